@@ -1,0 +1,92 @@
+// Trains one job's rank from the first step to the last.
+#ifndef TESSERA_WORKER_TRAINER_TRAINER_H_
+#define TESSERA_WORKER_TRAINER_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "proto/tessera/v1/assignment.pb.h"
+#include "proto/tessera/v1/spec.pb.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/token_source.h"
+
+namespace tessera {
+
+// The groups of this rank, by axis. Owned by the caller; every one is set, sizes of 1 included.
+struct MeshGroups {
+  Communicator* dp = nullptr;
+  Communicator* cp = nullptr;
+  Communicator* pp = nullptr;
+  Communicator* tp = nullptr;
+  Communicator* zero = nullptr;  // dp x cp
+};
+
+// A step, the same on every rank.
+struct StepResult {
+  int64_t step = 0;          // completed optimizer steps; 0: the evaluation before the first
+  double loss = 0;           // nats per valid target of the global batch
+  double gradient_norm = 0;  // of the reduced gradient, before clipping after_reduce
+  double learning_rate = 0;
+  int64_t tokens = 0;  // input tokens over all ranks
+  double seconds = 0;  // wall time of the step, evaluation excluded
+  std::optional<double> validation_loss;
+};
+
+// What one rank holds of one unit.
+struct ShardInfo {
+  std::string unit;  // "embedding", "layer.3", "head"
+  std::string kind;  // "parameters", "gradients", "optimizer"
+  int64_t offset_elements = 0;
+  int64_t size_elements = 0;
+  int64_t size_bytes = 0;
+};
+
+// Called on the training thread.
+class TrainingObserver {
+ public:
+  virtual ~TrainingObserver() = default;
+  // Polled at every micro-batch and evaluation sequence; an error ends the run with it.
+  virtual absl::Status CheckStop() = 0;
+  // After every step, and once with step 0 when an evaluation comes before the first.
+  virtual void OnStep(const StepResult& result) = 0;
+  // Optimizer step in progress, from 1.
+  virtual void OnStepBegin(int64_t step) = 0;
+};
+
+// Used by one thread. Holds all device memory of the rank; the destructor gives it back.
+class Trainer {
+ public:
+  // Builds model, optimizer and buffers; no communication. INVALID_ARGUMENT or UNIMPLEMENTED with
+  // the field's path for a spec that this version cannot train; RESOURCE_EXHAUSTED from the arena.
+  // device, groups and data outlive the trainer.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::TrainingJobSpec& spec,
+                                                         const v1::MeshCoordinates& coordinates,
+                                                         const MeshGroups& groups,
+                                                         const JobData& data, Device& device);
+  virtual ~Trainer() = default;
+
+  // All remaining steps. Errors of communicators and of the observer pass through.
+  virtual absl::Status Run(TrainingObserver& observer) = 0;
+  // spec.sample from the current weights; empty where the spec asks for none. Collective only in
+  // the sense that every rank holds what it needs: rank 0 may call it alone.
+  virtual absl::StatusOr<std::string> Sample(TrainingObserver& observer) = 0;
+  virtual std::vector<ShardInfo> shards() const = 0;
+
+  // For tests and exports: parameter names in forward order (Hugging Face GPT-2 names without
+  // "transformer."), and one parameter's values, fp32, in the layout of docs/numerics.md.
+  virtual std::vector<std::string> parameter_names() const = 0;
+  virtual absl::StatusOr<std::vector<float>> ReadParameter(const std::string& name) const = 0;
+  // Replaces one parameter. INVALID_ARGUMENT for a wrong size, NOT_FOUND for a wrong name.
+  virtual absl::Status WriteParameter(const std::string& name,
+                                      const std::vector<float>& values) = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAINER_TRAINER_H_
