@@ -34,7 +34,9 @@ TEST(Mesh, GroupsOfAnAxisPartitionTheRanks) {
       const Group group = GroupOf(mesh, rank, axis);
       EXPECT_EQ(group.members[group.group_rank], rank);
       auto [it, added] = groups.emplace(group.name, group.members);
-      if (!added) EXPECT_EQ(it->second, group.members);
+      if (!added) {
+        EXPECT_EQ(it->second, group.members);
+      }
     }
     std::set<int> seen;
     for (const auto& [name, members] : groups) seen.insert(members.begin(), members.end());
