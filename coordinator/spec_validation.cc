@@ -1,0 +1,255 @@
+#include "coordinator/spec_validation.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "plan/mesh.h"
+#include "proto/rpc/field_error.h"
+
+namespace tessera {
+namespace {
+
+// Remembers the first violation; later checks are then skipped by the caller's order.
+class Check {
+ public:
+  absl::Status status() const { return status_; }
+
+  void Require(bool holds, absl::string_view field, const absl::AlphaNum& value,
+               absl::string_view rule) {
+    if (status_.ok() && !holds) status_ = InvalidField(field, value.Piece(), rule);
+  }
+  void Support(bool holds, absl::string_view field, const absl::AlphaNum& value,
+               absl::string_view rule) {
+    if (status_.ok() && !holds) {
+      status_ = FieldError(absl::StatusCode::kUnimplemented, field, value.Piece(),
+                           absl::StrCat("not supported by this version: ", rule));
+    }
+  }
+  void Range(int64_t value, int64_t low, int64_t high, absl::string_view field) {
+    Require(value >= low && value <= high, field, value,
+            absl::StrCat("must be ", low, " .. ", high));
+  }
+  // low <= value < high, and a number.
+  void HalfOpen(double value, double low, double high, absl::string_view field) {
+    Require(value >= low && value < high, field, value,
+            absl::StrCat("must be at least ", low, " and less than ", high));
+  }
+  void Positive(double value, absl::string_view field) {
+    Require(value > 0 && std::isfinite(value), field, value, "must be a positive finite number");
+  }
+  template <typename Enum>
+  void Enumerated(Enum value, bool is_valid, absl::string_view field) {
+    Require(is_valid, field, static_cast<int>(value), "is not a value of this enum");
+  }
+
+ private:
+  absl::Status status_;
+};
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+void CheckModel(const v1::ModelSpec& model, Check& check) {
+  check.Enumerated(model.family(), v1::ModelFamily_IsValid(model.family()), "spec.model.family");
+  check.Require(model.family() != v1::MODEL_FAMILY_UNSPECIFIED, "spec.model.family", "",
+                "required");
+  check.Range(model.vocab_size(), 2, 1 << 24, "spec.model.vocab_size");
+  check.Range(model.context_length(), 1, 1 << 20, "spec.model.context_length");
+  check.Range(model.layers(), 1, 1024, "spec.model.layers");
+  check.Range(model.heads(), 1, 65536, "spec.model.heads");
+  check.Range(model.hidden_size(), 1, 65536, "spec.model.hidden_size");
+  check.Require(model.heads() < 1 || model.hidden_size() % model.heads() == 0,
+                "spec.model.hidden_size", model.hidden_size(),
+                absl::StrCat("must be a multiple of spec.model.heads (", model.heads(), ")"));
+  if (model.has_intermediate_size()) {
+    check.Range(model.intermediate_size(), 1, 1 << 20, "spec.model.intermediate_size");
+  }
+  if (model.has_layer_norm_epsilon()) {
+    check.Positive(model.layer_norm_epsilon(), "spec.model.layer_norm_epsilon");
+  }
+  if (model.has_initializer_range()) {
+    check.Positive(model.initializer_range(), "spec.model.initializer_range");
+  }
+  check.HalfOpen(model.dropout(), 0, 1, "spec.model.dropout");
+}
+
+void CheckPath(const std::string& path, absl::string_view field, Check& check) {
+  check.Require(!path.empty(), field, "", "required");
+  check.Require(!absl::StrContains(path, '\0') && path.size() <= 4096, field, path.substr(0, 80),
+                "must be a file name of at most 4096 bytes without NUL");
+  check.Require(!absl::StartsWith(path, "/"), field, path,
+                "must be relative to the workers' data root");
+  for (absl::string_view part : absl::StrSplit(path, '/')) {
+    check.Require(part != "..", field, path, "must not contain \"..\"");
+  }
+}
+
+void CheckData(const v1::TrainingJobSpec& spec, Check& check) {
+  const v1::DataSpec& data = spec.data();
+  CheckPath(data.path(), "spec.data.path", check);
+  check.Enumerated(data.format(), v1::DataFormat_IsValid(data.format()), "spec.data.format");
+  check.Require(data.format() != v1::DATA_FORMAT_UNSPECIFIED, "spec.data.format", "", "required");
+  if (!data.validation_path().empty()) {
+    CheckPath(data.validation_path(), "spec.data.validation_path", check);
+  }
+  check.Require(!spec.has_evaluation() || !data.validation_path().empty(),
+                "spec.data.validation_path", "", "required when spec.evaluation is given");
+  check.Require(
+      data.sequence_length() >= 1 && data.sequence_length() <= spec.model().context_length(),
+      "spec.data.sequence_length", data.sequence_length(),
+      absl::StrCat("must be 1 .. spec.model.context_length (", spec.model().context_length(), ")"));
+  for (int32_t id : data.ignore_target_ids()) {
+    check.Require(id >= 0 && id < spec.model().vocab_size(), "spec.data.ignore_target_ids", id,
+                  absl::StrCat("must be 0 .. spec.model.vocab_size - 1 (",
+                               spec.model().vocab_size() - 1, ")"));
+  }
+}
+
+void CheckOptimizer(const v1::OptimizerSpec& optimizer, Check& check) {
+  check.HalfOpen(optimizer.has_beta1() ? optimizer.beta1() : 0, 0, 1, "spec.optimizer.beta1");
+  check.HalfOpen(optimizer.has_beta2() ? optimizer.beta2() : 0, 0, 1, "spec.optimizer.beta2");
+  if (optimizer.has_epsilon()) check.Positive(optimizer.epsilon(), "spec.optimizer.epsilon");
+  if (optimizer.has_weight_decay()) {
+    check.Require(optimizer.weight_decay() >= 0 && std::isfinite(optimizer.weight_decay()),
+                  "spec.optimizer.weight_decay", optimizer.weight_decay(),
+                  "must be a finite number of at least 0");
+  }
+  if (optimizer.has_gradient_clip_norm()) {
+    check.Require(optimizer.gradient_clip_norm() > 0, "spec.optimizer.gradient_clip_norm",
+                  optimizer.gradient_clip_norm(), "must be positive (.inf switches clipping off)");
+  }
+  check.Enumerated(optimizer.gradient_clipping(),
+                   v1::GradientClipping_IsValid(optimizer.gradient_clipping()),
+                   "spec.optimizer.gradient_clipping");
+}
+
+void CheckLearningRate(const v1::TrainingJobSpec& spec, Check& check) {
+  const v1::LearningRateSpec& rate = spec.learning_rate();
+  check.Positive(rate.peak(), "spec.learning_rate.peak");
+  if (rate.has_final()) {
+    check.Require(rate.final() >= 0 && rate.final() <= rate.peak(), "spec.learning_rate.final",
+                  rate.final(), "must be at least 0 and at most spec.learning_rate.peak");
+  }
+  check.Require(rate.warmup_steps() >= 0 && rate.warmup_steps() <= spec.steps(),
+                "spec.learning_rate.warmup_steps", rate.warmup_steps(), "must be 0 .. spec.steps");
+  check.Enumerated(rate.decay(), v1::LearningRateDecay_IsValid(rate.decay()),
+                   "spec.learning_rate.decay");
+}
+
+plan::MeshSize MeshOf(const v1::MeshSpec& mesh) {
+  auto size = [](int32_t value) { return value == 0 ? 1 : value; };
+  return {
+      .dp = size(mesh.dp()), .cp = size(mesh.cp()), .pp = size(mesh.pp()), .tp = size(mesh.tp())};
+}
+
+void CheckLayout(const v1::TrainingJobSpec& spec, Check& check) {
+  check.Enumerated(spec.precision(), v1::Precision_IsValid(spec.precision()), "spec.precision");
+  const plan::MeshSize mesh = MeshOf(spec.mesh());
+  const absl::Status mesh_status = plan::CheckMesh(mesh);
+  check.Require(mesh_status.ok(), "spec.mesh",
+                absl::StrCat("dp=", mesh.dp, " cp=", mesh.cp, " pp=", mesh.pp, " tp=", mesh.tp),
+                mesh_status.message());
+  check.Range(spec.zero_stage(), 0, 3, "spec.zero_stage");
+  const int64_t micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
+  check.Range(spec.batch().global_batch_size(), 1, 1 << 24, "spec.batch.global_batch_size");
+  check.Range(micro_batches, 1, 1 << 24, "spec.batch.micro_batches");
+  if (check.status().ok()) {
+    const int64_t divisor = int64_t{mesh.dp} * micro_batches;
+    check.Require(spec.batch().global_batch_size() % divisor == 0, "spec.batch.global_batch_size",
+                  spec.batch().global_batch_size(),
+                  absl::StrCat("must be a multiple of spec.mesh.dp * spec.batch.micro_batches (",
+                               mesh.dp, " * ", micro_batches, " = ", divisor, ")"));
+    // Keeps every index of a micro-batch's activations inside 31 bits.
+    const int64_t tokens =
+        spec.batch().global_batch_size() / divisor * spec.data().sequence_length();
+    check.Require(tokens <= kMaxInt32 / 2, "spec.batch.micro_batches", micro_batches,
+                  absl::StrCat("a micro-batch of ", tokens, " tokens is above ", kMaxInt32 / 2));
+  }
+}
+
+void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
+  check.Range(spec.steps(), 1, int64_t{1} << 40, "spec.steps");
+  if (spec.has_evaluation()) {
+    check.Require(spec.evaluation().every_steps() >= 1, "spec.evaluation.every_steps",
+                  spec.evaluation().every_steps(), "must be at least 1");
+    if (spec.evaluation().has_sequences()) {
+      check.Require(spec.evaluation().sequences() >= 1, "spec.evaluation.sequences",
+                    spec.evaluation().sequences(), "must be at least 1");
+    }
+  }
+  if (spec.has_sample()) {
+    check.Require(!spec.sample().prompt().empty(), "spec.sample.prompt", "", "required");
+    check.Require(spec.data().format() == v1::DATA_FORMAT_TEXT, "spec.sample", "",
+                  "needs spec.data.format text");
+    check.Range(spec.sample().max_new_tokens(), 1, 65536, "spec.sample.max_new_tokens");
+    if (spec.sample().has_temperature()) {
+      check.Require(spec.sample().temperature() >= 0 && std::isfinite(spec.sample().temperature()),
+                    "spec.sample.temperature", spec.sample().temperature(),
+                    "must be a finite number of at least 0");
+    }
+    check.Range(spec.sample().top_k(), 0, kMaxInt32, "spec.sample.top_k");
+    for (const char c : spec.sample().prompt()) {
+      const int id = static_cast<unsigned char>(c);
+      check.Require(id < spec.model().vocab_size(), "spec.sample.prompt", id,
+                    absl::StrCat("must be bytes below spec.model.vocab_size (",
+                                 spec.model().vocab_size(), ")"));
+    }
+  }
+  check.Enumerated(spec.recompute(), v1::Recompute_IsValid(spec.recompute()), "spec.recompute");
+  check.Enumerated(spec.pipeline_schedule(), v1::PipelineSchedule_IsValid(spec.pipeline_schedule()),
+                   "spec.pipeline_schedule");
+  check.Enumerated(spec.context_parallel(),
+                   v1::ContextParallelKind_IsValid(spec.context_parallel()),
+                   "spec.context_parallel");
+}
+
+void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
+  check.Support(spec.model().family() == v1::MODEL_FAMILY_GPT2, "spec.model.family",
+                v1::ModelFamily_Name(spec.model().family()), "gpt2 only");
+  check.Support(!spec.model().has_tie_word_embeddings() || spec.model().tie_word_embeddings(),
+                "spec.model.tie_word_embeddings", "false", "tied heads only");
+  check.Support(spec.model().dropout() == 0, "spec.model.dropout", spec.model().dropout(),
+                "0 only");
+  check.Support(
+      spec.precision() == v1::PRECISION_UNSPECIFIED || spec.precision() == v1::PRECISION_FP32,
+      "spec.precision", v1::Precision_Name(spec.precision()), "fp32 only");
+  const plan::MeshSize mesh = MeshOf(spec.mesh());
+  check.Support(mesh.cp == 1, "spec.mesh.cp", mesh.cp, "1 only");
+  check.Support(mesh.pp == 1, "spec.mesh.pp", mesh.pp, "1 only");
+  check.Support(mesh.tp == 1, "spec.mesh.tp", mesh.tp, "1 only");
+  check.Support(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0 only");
+  check.Support(
+      spec.recompute() == v1::RECOMPUTE_UNSPECIFIED || spec.recompute() == v1::RECOMPUTE_NONE,
+      "spec.recompute", v1::Recompute_Name(spec.recompute()), "none only");
+  check.Support(spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_UNSPECIFIED,
+                "spec.pipeline_schedule", v1::PipelineSchedule_Name(spec.pipeline_schedule()),
+                "there are no pipelines yet");
+  check.Support(spec.context_parallel() == v1::CONTEXT_PARALLEL_KIND_UNSPECIFIED,
+                "spec.context_parallel", v1::ContextParallelKind_Name(spec.context_parallel()),
+                "there is no context parallelism yet");
+  check.Support(!spec.sequence_parallel(), "spec.sequence_parallel", "true", "false only");
+}
+
+}  // namespace
+
+absl::Status ValidateSpec(const v1::TrainingJobSpec& spec) {
+  Check check;
+  check.Require(spec.has_model(), "spec.model", "", "required");
+  check.Require(spec.has_data(), "spec.data", "", "required");
+  check.Require(spec.has_learning_rate(), "spec.learning_rate", "", "required");
+  check.Require(spec.has_batch(), "spec.batch", "", "required");
+  CheckModel(spec.model(), check);
+  CheckData(spec, check);
+  CheckOptimizer(spec.optimizer(), check);
+  CheckLayout(spec, check);
+  CheckRun(spec, check);
+  CheckLearningRate(spec, check);
+  if (check.status().ok()) CheckSupported(spec, check);
+  return check.status();
+}
+
+}  // namespace tessera
