@@ -14,12 +14,10 @@ namespace tessera::HWY_NAMESPACE {
 constexpr float kSqrt2OverPi = 0.7978845608028654f;
 constexpr float kCubic = 0.044715f;
 
-// 1 / (1 + exp(-2u)) = (1 + tanh(u)) / 2: no cancellation in either tail. hwy's Exp errs by 1 ulp.
-HWY_INLINE FloatVec HalfOnePlusTanh(FloatTag d, FloatVec u) {
-  // exp(88) is finite; beyond it the result is below the smallest normal number over |x|.
-  const FloatVec exponent = hn::Min(hn::Mul(u, hn::Set(d, -2.0f)), hn::Set(d, 88.0f));
-  const FloatVec one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
+// exp(-2u), which both functions use: s = 1 / (1 + e) = (1 + tanh(u)) / 2 and 1 - s = e * s cancel
+// in neither tail. hwy's Exp errs by 1 ulp. exp(88) is finite; beyond it s * |x| is 0 in fp32.
+HWY_INLINE FloatVec ExpMinusTwice(FloatTag d, FloatVec u) {
+  return hn::Exp(d, hn::Min(hn::Mul(u, hn::Set(d, -2.0f)), hn::Set(d, 88.0f)));
 }
 
 HWY_INLINE FloatVec Inner(FloatTag d, FloatVec x) {
@@ -30,9 +28,11 @@ HWY_INLINE FloatVec Inner(FloatTag d, FloatVec x) {
 void Gelu(const float* input, int64_t count, float* output) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
+  const FloatVec one = hn::Set(d, 1.0f);
   for (int64_t i = 0; i < count; i += lanes) {
     const FloatVec x = LoadUpTo(d, input + i, count - i);
-    StoreUpTo(d, hn::Mul(x, HalfOnePlusTanh(d, Inner(d, x))), output + i, count - i);
+    const FloatVec e = ExpMinusTwice(d, Inner(d, x));
+    StoreUpTo(d, hn::Div(x, hn::Add(one, e)), output + i, count - i);
   }
 }
 
@@ -43,10 +43,11 @@ void GeluGradient(const float* input, const float* d_output, int64_t count, floa
   const FloatVec one = hn::Set(d, 1.0f);
   for (int64_t i = 0; i < count; i += lanes) {
     const FloatVec x = LoadUpTo(d, input + i, count - i);
-    const FloatVec s = HalfOnePlusTanh(d, Inner(d, x));
+    const FloatVec e = ExpMinusTwice(d, Inner(d, x));
+    const FloatVec s = hn::Div(one, hn::Add(one, e));
     const FloatVec twice_slope = hn::MulAdd(hn::Set(d, 6.0f * kSqrt2OverPi * kCubic), hn::Mul(x, x),
                                             hn::Set(d, 2.0f * kSqrt2OverPi));
-    const FloatVec tail = hn::Mul(hn::Mul(x, twice_slope), hn::Mul(s, hn::Sub(one, s)));
+    const FloatVec tail = hn::Mul(hn::Mul(x, twice_slope), hn::Mul(hn::Mul(e, s), s));
     StoreUpTo(d, hn::Mul(LoadUpTo(d, d_output + i, count - i), hn::Add(s, tail)), d_input + i,
               count - i);
   }

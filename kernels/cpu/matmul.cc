@@ -38,8 +38,33 @@ void RowSumColumns(const float* input, int64_t stride, int64_t m, int64_t begin,
   constexpr int64_t kRows = 256;
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
-  for (int64_t j = begin; j < end; j += lanes) {
-    FloatVec total = hn::Zero(d);
+  int64_t j = begin;
+  // Four vectors of columns at a time: whole cache lines, independent additions.
+  for (; j + 4 * lanes <= end; j += 4 * lanes) {
+    FloatVec total0 = hn::LoadU(d, output + j), total1 = hn::LoadU(d, output + j + lanes);
+    FloatVec total2 = hn::LoadU(d, output + j + 2 * lanes);
+    FloatVec total3 = hn::LoadU(d, output + j + 3 * lanes);
+    for (int64_t row = 0; row < m; row += kRows) {
+      FloatVec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+      for (int64_t i = row; i < HWY_MIN(m, row + kRows); ++i) {
+        const float* values = input + i * stride + j;
+        sum0 = hn::Add(sum0, hn::LoadU(d, values));
+        sum1 = hn::Add(sum1, hn::LoadU(d, values + lanes));
+        sum2 = hn::Add(sum2, hn::LoadU(d, values + 2 * lanes));
+        sum3 = hn::Add(sum3, hn::LoadU(d, values + 3 * lanes));
+      }
+      total0 = hn::Add(total0, sum0);
+      total1 = hn::Add(total1, sum1);
+      total2 = hn::Add(total2, sum2);
+      total3 = hn::Add(total3, sum3);
+    }
+    hn::StoreU(total0, d, output + j);
+    hn::StoreU(total1, d, output + j + lanes);
+    hn::StoreU(total2, d, output + j + 2 * lanes);
+    hn::StoreU(total3, d, output + j + 3 * lanes);
+  }
+  for (; j < end; j += lanes) {
+    FloatVec total = LoadUpTo(d, output + j, end - j);
     for (int64_t row = 0; row < m; row += kRows) {
       FloatVec sum = hn::Zero(d);
       for (int64_t i = row; i < HWY_MIN(m, row + kRows); ++i) {
@@ -47,7 +72,7 @@ void RowSumColumns(const float* input, int64_t stride, int64_t m, int64_t begin,
       }
       total = hn::Add(total, sum);
     }
-    StoreUpTo(d, hn::Add(LoadUpTo(d, output + j, end - j), total), output + j, end - j);
+    StoreUpTo(d, total, output + j, end - j);
   }
 }
 
@@ -66,7 +91,7 @@ namespace {
 // order of sums never depends on the number of threads.
 constexpr int64_t kTileRows = 256;
 constexpr int64_t kTileColumns = 1024;
-constexpr int64_t kRowSumColumns = 64;
+constexpr int64_t kRowSumColumns = 128;
 
 MatrixView Operand(const Tensor& tensor, bool transposed, int64_t row, int64_t column) {
   const float* data = Data<const float>(tensor);
