@@ -37,6 +37,11 @@ absl::StatusOr<JobEvent> EventLog::Next(int64_t revision, const std::string& nam
   return JobEvent();
 }
 
+int64_t EventLog::newest() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return newest_;
+}
+
 int64_t EventLog::Subscribe(std::function<void()> wake) {
   std::lock_guard<std::mutex> lock(subscribers_mutex_);
   subscribers_[next_id_] = std::move(wake);

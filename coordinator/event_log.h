@@ -34,6 +34,9 @@ class EventLog {
   // none yet. OUT_OF_RANGE when events after `revision` have been dropped, or it is in the future.
   absl::StatusOr<JobEvent> Next(int64_t revision, const std::string& name) const;
 
+  // Revision of the newest event.
+  int64_t newest() const;
+
   // `wake` is called, on the appending thread and without locks, after every append. The id is for
   // Unsubscribe, after which wake is neither running nor called.
   int64_t Subscribe(std::function<void()> wake);

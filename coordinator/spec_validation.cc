@@ -140,12 +140,6 @@ void CheckLearningRate(const v1::TrainingJobSpec& spec, Check& check) {
                    "spec.learning_rate.decay");
 }
 
-plan::MeshSize MeshOf(const v1::MeshSpec& mesh) {
-  auto size = [](int32_t value) { return value == 0 ? 1 : value; };
-  return {
-      .dp = size(mesh.dp()), .cp = size(mesh.cp()), .pp = size(mesh.pp()), .tp = size(mesh.tp())};
-}
-
 void CheckLayout(const v1::TrainingJobSpec& spec, Check& check) {
   check.Enumerated(spec.precision(), v1::Precision_IsValid(spec.precision()), "spec.precision");
   const plan::MeshSize mesh = MeshOf(spec.mesh());
@@ -235,6 +229,12 @@ void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
 }
 
 }  // namespace
+
+plan::MeshSize MeshOf(const v1::MeshSpec& mesh) {
+  auto size = [](int32_t value) { return value == 0 ? 1 : value; };
+  return {
+      .dp = size(mesh.dp()), .cp = size(mesh.cp()), .pp = size(mesh.pp()), .tp = size(mesh.tp())};
+}
 
 absl::Status ValidateSpec(const v1::TrainingJobSpec& spec) {
   Check check;

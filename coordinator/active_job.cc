@@ -1,0 +1,150 @@
+#include "coordinator/active_job.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/rpc/field_error.h"
+
+namespace tessera {
+namespace {
+
+std::string RankName(const ActiveJob::Rank& rank) {
+  return absl::StrCat(rank.worker, " (global_rank ", rank.coordinates.global_rank(), ")");
+}
+
+std::string Describe(const v1::PendingCollective& pending) {
+  return absl::StrCat("group ", pending.group(), ", ", pending.operation(), " #",
+                      pending.sequence(), " of ", pending.size_bytes(), " bytes in step ",
+                      pending.step());
+}
+
+// "; in group dp[...], all_reduce #7 of 1024 bytes in step 3 on workers/w0 (global_rank 0), ...":
+// what the other ranks were waiting for, or else what the failed one was last known to do.
+std::string PendingOf(const std::vector<ActiveJob::Rank>& ranks, const ActiveJob::Rank& failed) {
+  std::string first;
+  std::vector<std::string> waiting;
+  for (const ActiveJob::Rank& rank : ranks) {
+    if (&rank == &failed || !rank.pending.has_value()) continue;
+    const std::string text = Describe(*rank.pending);
+    if (first.empty()) first = text;
+    if (text == first) waiting.push_back(RankName(rank));
+  }
+  if (!first.empty()) {
+    return absl::StrCat("; ", first, " was pending on ", absl::StrJoin(waiting, ", "));
+  }
+  if (failed.pending.has_value()) {
+    return absl::StrCat("; it was last known to be in ", Describe(*failed.pending));
+  }
+  return "; no collective was pending";
+}
+
+bool IsEcho(const absl::Status& status) {
+  // What a rank reports when another rank is the cause.
+  return status.code() == absl::StatusCode::kAborted ||
+         status.code() == absl::StatusCode::kUnavailable;
+}
+
+}  // namespace
+
+ActiveJob::ActiveJob(std::string uid, int64_t epoch,
+                     const google::protobuf::RepeatedPtrField<v1::RankPlacement>& placement,
+                     bool formed)
+    : uid_(std::move(uid)), epoch_(epoch) {
+  for (const v1::RankPlacement& place : placement) {
+    Rank rank;
+    rank.worker = place.worker();
+    rank.instance_id = place.instance_id();
+    rank.coordinates = place.coordinates();
+    rank.formed = formed;
+    ranks_.push_back(std::move(rank));
+  }
+}
+
+ActiveJob::Rank* ActiveJob::FindWorker(const std::string& worker) {
+  for (Rank& rank : ranks_) {
+    if (rank.worker == worker) return &rank;
+  }
+  return nullptr;
+}
+
+bool ActiveJob::AllFormed() const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.formed) return false;
+  }
+  return true;
+}
+
+void ActiveJob::Ended(Rank& rank, absl::Status status, absl::Duration now) {
+  if (rank.ended.has_value() || rank.lost) return;
+  if (!status.ok() && !stopping()) stopping_since_ = now;
+  rank.ended = std::move(status);
+}
+
+void ActiveJob::Lost(Rank& rank, std::string message, absl::Duration now) {
+  if (rank.ended.has_value() || rank.lost) return;
+  if (!stopping()) stopping_since_ = now;
+  rank.lost = true;
+  rank.lost_message = std::move(message);
+}
+
+void ActiveJob::Cancel(absl::Duration now) {
+  if (stopping()) return;
+  stopping_since_ = now;
+  cancelled_ = true;
+}
+
+std::string ActiveJob::abort_reason() const {
+  return cancelled_ ? "the job was cancelled" : Failure().message;
+}
+
+std::optional<JobOutcome> ActiveJob::Resolve(absl::Duration now) const {
+  std::vector<std::string> silent;
+  bool all_ok = true;
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended.has_value() && !rank.lost) silent.push_back(RankName(rank));
+    all_ok = all_ok && rank.ended.has_value() && rank.ended->ok();
+  }
+  if (all_ok) return JobOutcome{v1::JOB_STATE_SUCCEEDED, "SUCCEEDED", "all steps are done", {}};
+  if (!stopping()) return std::nullopt;
+  const absl::Duration settle = cancelled_ ? kCancelSettle : kFailureSettle;
+  if (!silent.empty() && now - *stopping_since_ < settle) return std::nullopt;
+
+  JobOutcome outcome =
+      cancelled_ ? JobOutcome{v1::JOB_STATE_CANCELLED, "CANCELLED", "cancelled on request",
+                              WithReason(absl::CancelledError("cancelled on request"), "CANCELLED")}
+                 : Failure();
+  if (!silent.empty()) {
+    absl::StrAppend(&outcome.message, "; not yet stopped: ", absl::StrJoin(silent, ", "));
+  }
+  return outcome;
+}
+
+JobOutcome ActiveJob::Failure() const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.lost) continue;
+    const std::string message =
+        absl::StrCat(RankName(rank), " was lost: ", rank.lost_message, PendingOf(ranks_, rank));
+    return {v1::JOB_STATE_FAILED, "WORKER_LOST", message,
+            WithReason(absl::UnavailableError(message), "WORKER_LOST")};
+  }
+  // The cause is a rank that failed by itself, not one that only saw another go.
+  const Rank* failed = nullptr;
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended.has_value() || rank.ended->ok()) continue;
+    if (failed == nullptr || (IsEcho(*failed->ended) && !IsEcho(*rank.ended))) failed = &rank;
+  }
+  if (failed == nullptr) {
+    return {v1::JOB_STATE_FAILED, "RANK_FAILED", "failed", absl::InternalError("failed")};
+  }
+  const std::string message = absl::StrCat(RankName(*failed), " failed: ", failed->ended->message(),
+                                           PendingOf(ranks_, *failed));
+  absl::Status error = *failed->ended;  // keeps field and reason
+  absl::Status named(error.code(), message);
+  error.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
+  if (ReasonOf(named).empty()) named = WithReason(named, "RANK_FAILED");
+  return {v1::JOB_STATE_FAILED, "RANK_FAILED", message, named};
+}
+
+}  // namespace tessera

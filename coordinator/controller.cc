@@ -1,0 +1,298 @@
+#include "coordinator/controller.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/placement.h"
+#include "coordinator/spec_validation.h"
+#include "plan/mesh.h"
+#include "proto/daemon/process.h"
+#include "proto/rpc/status.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kEventLogCapacity = 1024;
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time) {
+  return google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(time));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(ControllerOptions options,
+                                                               KeyValueStore* store,
+                                                               const Clock* clock, Logger* log) {
+  std::unique_ptr<Controller> controller(new Controller(std::move(options), clock, log));
+  absl::Status status = controller->Load(store);
+  if (!status.ok()) return status;
+  return controller;
+}
+
+Controller::Controller(ControllerOptions options, const Clock* clock, Logger* log)
+    : options_(std::move(options)),
+      clock_(clock),
+      log_(log),
+      registry_(options_.lease),
+      instance_id_(NewUuid()),
+      restart_deadline_(clock->Monotonic() + options_.restart_grace) {}
+
+absl::Status Controller::Load(KeyValueStore* store) {
+  absl::StatusOr<std::unique_ptr<Journal>> journal = Journal::Open(store);
+  if (!journal.ok()) return journal.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  journal_ = *std::move(journal);
+  absl::StatusOr<std::vector<v1::TrainingJob>> jobs = journal_->LoadJobs();
+  if (!jobs.ok()) return jobs.status();
+  events_ = std::make_unique<EventLog>(kEventLogCapacity, journal_->last_revision());
+  for (v1::TrainingJob& job : *jobs) {
+    JobRecord& record = jobs_[job.name()];
+    record.job = std::move(job);
+    const v1::TrainingJobStatus& status = record.job.status();
+    if (status.state() == v1::JOB_STATE_RUNNING) {
+      record.active = std::make_unique<ActiveJob>(record.job.uid(), status.epoch(),
+                                                  status.placement(), /*formed=*/true);
+      if (status.cancel_requested()) record.active->Cancel(clock_->Monotonic());
+      log_->Info("waiting for the workers of a running job", {{"job", record.job.name()}});
+    } else if (status.state() == v1::JOB_STATE_ADMITTED) {
+      // Whether the assignments were sent is not known. A new epoch makes that not matter.
+      record.job.mutable_status()->clear_placement();
+      TransitionLocked(record,
+                       status.cancel_requested() ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_PENDING,
+                       "COORDINATOR_RESTARTED", "restarted before the groups were formed");
+    }
+  }
+  log_->Info("journal loaded", {{"jobs", jobs_.size()}, {"revision", journal_->last_revision()}});
+  return absl::OkStatus();
+}
+
+Controller::JobRecord* Controller::FindUidLocked(const std::string& uid) {
+  for (auto& [name, record] : jobs_) {
+    if (record.job.uid() == uid) return &record;
+  }
+  return nullptr;
+}
+
+void Controller::TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
+                                  const std::string& message) {
+  v1::TrainingJobStatus& status = *record.job.mutable_status();
+  status.set_state(state);
+  v1::JobCondition& condition = *status.add_conditions();
+  condition.set_state(state);
+  condition.set_reason(reason);
+  condition.set_message(message);
+  *condition.mutable_transition_time() = ToTimestamp(clock_->Now());
+  SaveLocked(record, Durability::kSynced);
+  log_->Info("job transition", {{"job", record.job.name()},
+                                {"state", v1::JobState_Name(state)},
+                                {"reason", reason},
+                                {"epoch", status.epoch()},
+                                {"message", message}});
+}
+
+void Controller::SaveLocked(JobRecord& record, Durability durability) {
+  absl::StatusOr<int64_t> revision = journal_->NextRevision();
+  absl::Status status = revision.status();
+  if (status.ok()) {
+    record.job.mutable_status()->set_revision(*revision);
+    status = journal_->Update(record.job, durability);
+  }
+  if (!status.ok()) {
+    options_.on_fatal(status);
+    return;
+  }
+  record.progress_dirty = false;
+  record.progress_published = clock_->Monotonic();
+  events_->Append({*revision, std::make_shared<v1::TrainingJob>(record.job)});
+}
+
+void Controller::ScheduleLocked() {
+  if (shut_down_) return;
+  // First come, first served: a job that does not fit yet is not overtaken by a later one, so that
+  // a large job is not starved by small ones.
+  std::vector<JobRecord*> pending;
+  for (auto& [name, record] : jobs_) {
+    if (record.job.status().state() == v1::JOB_STATE_PENDING) pending.push_back(&record);
+  }
+  std::sort(pending.begin(), pending.end(), [](const JobRecord* a, const JobRecord* b) {
+    using google::protobuf::util::TimeUtil;
+    const int64_t time_a = TimeUtil::TimestampToNanoseconds(a->job.create_time());
+    const int64_t time_b = TimeUtil::TimestampToNanoseconds(b->job.create_time());
+    return std::tie(time_a, a->job.name()) < std::tie(time_b, b->job.name());
+  });
+  for (JobRecord* record : pending) {
+    absl::StatusOr<std::vector<std::string>> workers =
+        PlaceRanks(MeshOf(record->job.spec().mesh()), registry_.IdleWorkers());
+    if (!workers.ok()) break;
+    AssignLocked(*record, *workers);
+  }
+}
+
+void Controller::AssignLocked(JobRecord& record, const std::vector<std::string>& workers) {
+  const plan::MeshSize mesh = MeshOf(record.job.spec().mesh());
+  v1::TrainingJobStatus& status = *record.job.mutable_status();
+  status.set_epoch(status.epoch() + 1);
+  status.clear_placement();
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    const plan::Coordinates at = plan::CoordinatesOf(mesh, static_cast<int>(rank));
+    v1::RankPlacement& place = *status.add_placement();
+    place.set_worker(workers[rank]);
+    place.set_instance_id(registry_.Find(workers[rank])->info.instance_id());
+    place.mutable_coordinates()->set_global_rank(at.global_rank);
+    place.mutable_coordinates()->set_dp_rank(at.dp_rank);
+    place.mutable_coordinates()->set_cp_rank(at.cp_rank);
+    place.mutable_coordinates()->set_pp_rank(at.pp_rank);
+    place.mutable_coordinates()->set_tp_rank(at.tp_rank);
+  }
+  TransitionLocked(record, v1::JOB_STATE_ADMITTED, "PLACED",
+                   absl::StrCat("on ", workers.size(), " workers"));
+  record.active = std::make_unique<ActiveJob>(record.job.uid(), status.epoch(), status.placement(),
+                                              /*formed=*/false);
+
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    v1::CoordinatorMessage message;
+    v1::RankAssignment& assignment = *message.mutable_run();
+    assignment.set_job(record.job.name());
+    assignment.set_job_uid(record.job.uid());
+    assignment.set_epoch(status.epoch());
+    *assignment.mutable_spec() = record.job.spec();
+    *assignment.mutable_coordinates() = status.placement(static_cast<int>(rank)).coordinates();
+    assignment.set_collective_timeout_ms(absl::ToInt64Milliseconds(options_.collective_timeout));
+    for (plan::GroupAxis axis : plan::kGroupAxes) {
+      const plan::Group group = plan::GroupOf(mesh, static_cast<int>(rank), axis);
+      v1::GroupAssignment& part = *assignment.add_groups();
+      part.set_name(group.name);
+      part.set_axis(plan::GroupAxisName(axis));
+      part.set_group_rank(group.group_rank);
+      for (int member : group.members) {
+        v1::GroupMember& entry = *part.add_members();
+        entry.set_global_rank(member);
+        entry.set_worker(workers[member]);
+        entry.set_address(registry_.Find(workers[member])->address);
+      }
+    }
+    WorkerEntry& worker = *registry_.Find(workers[rank]);
+    worker.job_uid = record.job.uid();
+    worker.epoch = status.epoch();
+    worker.info.set_state(v1::WORKER_STATE_BUSY);
+    worker.info.set_training_job(record.job.name());
+    worker.session->Send(message);
+  }
+}
+
+void Controller::SendAbortLocked(WorkerEntry& worker, const std::string& uid, int64_t epoch,
+                                 const std::string& reason) {
+  v1::CoordinatorMessage message;
+  message.mutable_abort()->set_job_uid(uid);
+  message.mutable_abort()->set_epoch(epoch);
+  message.mutable_abort()->set_reason(reason);
+  if (worker.attached()) worker.session->Send(message);
+}
+
+void Controller::AbortRanksLocked(JobRecord& record) {
+  const std::string reason = record.active->abort_reason();
+  for (const ActiveJob::Rank& rank : record.active->ranks()) {
+    if (rank.ended.has_value() || rank.lost) continue;
+    WorkerEntry* worker = registry_.Find(rank.worker);
+    if (worker != nullptr && worker->job_uid == record.job.uid()) {
+      SendAbortLocked(*worker, record.job.uid(), record.active->epoch(), reason);
+    }
+  }
+}
+
+void Controller::SettleLocked(JobRecord& record) {
+  if (record.active == nullptr) return;
+  std::optional<JobOutcome> outcome = record.active->Resolve(clock_->Monotonic());
+  if (!outcome.has_value()) return;
+  if (!outcome->error.ok()) *record.job.mutable_status()->mutable_error() = ToProto(outcome->error);
+  record.last_ranks = record.active->ranks();
+  const int64_t epoch = record.active->epoch();
+  TransitionLocked(record, outcome->state, outcome->reason, outcome->message);
+  record.active.reset();
+  // Only now may the workers forget it.
+  for (const ActiveJob::Rank& rank : record.last_ranks) {
+    WorkerEntry* worker = registry_.Find(rank.worker);
+    if (worker == nullptr || !worker->attached() || !rank.ended.has_value()) continue;
+    v1::CoordinatorMessage message;
+    message.mutable_job_ended_ack()->set_job_uid(record.job.uid());
+    message.mutable_job_ended_ack()->set_epoch(epoch);
+    worker->session->Send(message);
+  }
+}
+
+void Controller::Tick() {
+  std::vector<std::function<void()>> callbacks;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const absl::Duration now = clock_->Monotonic();
+    for (WorkerEntry* worker : registry_.ExpireLeases(now)) {
+      log_->Warning("worker lost",
+                    {{"worker", worker->info.name()}, {"message", worker->info.message()}});
+      JobRecord* record = worker->job_uid.empty() ? nullptr : FindUidLocked(worker->job_uid);
+      if (record != nullptr && record->active != nullptr &&
+          record->active->epoch() == worker->epoch) {
+        if (ActiveJob::Rank* rank = record->active->FindWorker(worker->info.name())) {
+          if (worker->pending.has_value()) rank->pending = worker->pending;
+          record->active->Lost(*rank, worker->info.message(), now);
+          AbortRanksLocked(*record);
+        }
+      }
+      worker->job_uid.clear();
+      worker->info.clear_training_job();
+    }
+    if (!restart_settled_ && now >= restart_deadline_) {
+      restart_settled_ = true;
+      for (auto& [name, record] : jobs_) {
+        if (record.active == nullptr) continue;
+        for (const ActiveJob::Rank& rank : record.active->ranks()) {
+          WorkerEntry* worker = registry_.Find(rank.worker);
+          if (worker != nullptr && worker->job_uid == record.job.uid()) continue;
+          record.active->Lost(*record.active->FindWorker(rank.worker),
+                              "it did not attach again after the coordinator's restart", now);
+        }
+        if (record.active->stopping()) AbortRanksLocked(record);
+      }
+    }
+    for (auto& [name, record] : jobs_) {
+      SettleLocked(record);
+      if (record.progress_dirty && now - record.progress_published >= options_.progress_interval) {
+        SaveLocked(record, Durability::kBuffered);
+      }
+    }
+    std::vector<std::pair<int64_t, absl::Status>> failed_checks;
+    for (const auto& [id, check] : checks_) {
+      WorkerEntry* worker = registry_.Find(check.worker);
+      if (now >= check.deadline) {
+        failed_checks.emplace_back(id, absl::UnavailableError(absl::StrCat(
+                                           check.worker, " did not check the data within ",
+                                           absl::FormatDuration(options_.data_check_timeout))));
+      } else if (worker == nullptr || !worker->attached()) {
+        failed_checks.emplace_back(id, absl::UnavailableError(absl::StrCat(
+                                           check.worker, " was lost while it checked the data")));
+      }
+    }
+    for (auto& [id, status] : failed_checks) {
+      callbacks.push_back(FinishDataCheckLocked(id, std::move(status)));
+    }
+    ScheduleLocked();
+  }
+  for (auto& callback : callbacks) callback();
+}
+
+void Controller::Shutdown() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  shut_down_ = true;
+  for (auto& [name, record] : jobs_) {
+    if (record.progress_dirty) SaveLocked(record, Durability::kBuffered);
+  }
+  for (const auto& [name, worker] : registry_.workers()) {
+    if (worker.attached()) worker.session->Close(absl::UnavailableError("the coordinator stops"));
+  }
+}
+
+}  // namespace tessera

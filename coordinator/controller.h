@@ -1,0 +1,135 @@
+// The coordinator's brain: takes requests, worker messages and time, and moves jobs through their
+// states. Knows nothing of gRPC.
+#ifndef TESSERA_COORDINATOR_CONTROLLER_H_
+#define TESSERA_COORDINATOR_CONTROLLER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/active_job.h"
+#include "coordinator/clock.h"
+#include "coordinator/event_log.h"
+#include "coordinator/journal.h"
+#include "coordinator/worker_registry.h"
+#include "proto/daemon/log.h"
+#include "proto/tessera/v1/attach.pb.h"
+#include "proto/tessera/v1/cluster.pb.h"
+#include "proto/tessera/v1/jobs.pb.h"
+
+namespace tessera {
+
+struct ControllerOptions {
+  LeaseOptions lease;
+  // After a start, workers of running jobs have this long to attach again.
+  absl::Duration restart_grace = absl::Seconds(15);
+  absl::Duration collective_timeout = absl::Seconds(120);
+  // A worker that looks at a job's files answers within this time.
+  absl::Duration data_check_timeout = absl::Seconds(60);
+  // Progress of a running job is published at most this often.
+  absl::Duration progress_interval = absl::Milliseconds(100);
+  // A transition that cannot be journaled ends the process: what was promised could not be kept.
+  std::function<void(const absl::Status&)> on_fatal;
+};
+
+// Thread-safe. Every transition is journaled before it is acted on.
+class Controller {
+ public:
+  // Loads the journal. Jobs that were RUNNING wait for their workers; jobs that were ADMITTED go
+  // back to PENDING. store, clock and log outlive the controller.
+  static absl::StatusOr<std::unique_ptr<Controller>> Create(ControllerOptions options,
+                                                            KeyValueStore* store,
+                                                            const Clock* clock, Logger* log);
+
+  // Jobs. Errors as in jobs.proto. CreateJob answers through done, once, perhaps before it returns:
+  // a worker may first have to look at the data files.
+  void CreateJob(const v1::CreateTrainingJobRequest& request,
+                 std::function<void(absl::StatusOr<v1::TrainingJob>)> done);
+  absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) const;
+  absl::StatusOr<v1::ListTrainingJobsResponse> ListJobs(
+      const v1::ListTrainingJobsRequest& request) const;
+  absl::StatusOr<v1::TrainingJob> CancelJob(const std::string& name);
+  EventLog& events() { return *events_; }
+
+  // Cluster. Errors as in cluster.proto.
+  absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) const;
+  absl::StatusOr<v1::Placement> GetPlacement(const std::string& job) const;
+
+  // Workers: a session id for the other two calls. Errors as in attach.proto.
+  absl::StatusOr<int64_t> AttachWorker(const v1::RegisterWorker& request,
+                                       std::shared_ptr<WorkerSession> session);
+  void HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage& message);
+  void DetachWorker(int64_t session_id);
+
+  // Leases, deadlines, publication of progress. Call about every 50 ms.
+  void Tick();
+  // Ends every worker's stream with UNAVAILABLE; running jobs go on and wait for a new coordinator.
+  void Shutdown();
+
+ private:
+  struct JobRecord {
+    v1::TrainingJob job;
+    std::unique_ptr<ActiveJob> active;        // while the job has workers
+    std::vector<ActiveJob::Rank> last_ranks;  // of an ended job: what it held
+    bool progress_dirty = false;
+    absl::Duration progress_published;
+    // Of the mean speed: where and when it is measured from.
+    std::optional<std::pair<int64_t, absl::Duration>> speed_origin;
+  };
+  struct DataCheck {
+    std::string worker;
+    absl::Duration deadline;
+    std::function<void(absl::Status)> done;
+  };
+
+  Controller(ControllerOptions options, const Clock* clock, Logger* log);
+  absl::Status Load(KeyValueStore* store);
+
+  // All below: mutex_ is held.
+  absl::StatusOr<v1::TrainingJob> CommitLocked(const v1::CreateTrainingJobRequest& request);
+  absl::StatusOr<std::optional<v1::TrainingJob>> EarlierAnswerLocked(
+      const v1::CreateTrainingJobRequest& request) const;
+  std::optional<DataCheck> StartDataCheckLocked(const v1::TrainingJobSpec& spec,
+                                                std::function<void(absl::Status)> done);
+  std::function<void()> FinishDataCheckLocked(int64_t check_id, absl::Status status);
+  JobRecord* FindUidLocked(const std::string& uid);
+  void TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
+                        const std::string& message);
+  void SaveLocked(JobRecord& record, Durability durability);
+  void ScheduleLocked();
+  void AssignLocked(JobRecord& record, const std::vector<std::string>& workers);
+  void ReconcileLocked(WorkerEntry& worker, const v1::RegisterWorker& request);
+  void HandleGroupsFormedLocked(WorkerEntry& worker, const v1::GroupsFormed& message);
+  void HandleStepLocked(WorkerEntry& worker, const v1::StepReport& report);
+  void HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& message);
+  void SettleLocked(JobRecord& record);
+  void AbortRanksLocked(JobRecord& record);
+  void SendAbortLocked(WorkerEntry& worker, const std::string& uid, int64_t epoch,
+                       const std::string& reason);
+
+  const ControllerOptions options_;
+  const Clock* const clock_;
+  Logger* const log_;
+  std::unique_ptr<EventLog> events_;  // thread-safe by itself
+  mutable std::mutex mutex_;
+  std::unique_ptr<Journal> journal_;       // guarded by mutex_
+  std::map<std::string, JobRecord> jobs_;  // by name; guarded by mutex_
+  WorkerRegistry registry_;                // guarded by mutex_
+  std::map<int64_t, DataCheck> checks_;    // by check id; guarded by mutex_
+  int64_t next_session_id_ = 1;            // guarded by mutex_
+  int64_t next_check_id_ = 1;              // guarded by mutex_
+  std::string instance_id_;
+  absl::Duration restart_deadline_;  // missing workers of running jobs are lost after it
+  bool restart_settled_ = false;     // guarded by mutex_
+  bool shut_down_ = false;           // guarded by mutex_
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_COORDINATOR_CONTROLLER_H_

@@ -1,0 +1,186 @@
+// Controller: what clients ask about jobs.
+#include <google/protobuf/util/time_util.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/controller.h"
+#include "coordinator/page.h"
+#include "coordinator/spec_validation.h"
+#include "proto/daemon/process.h"
+#include "proto/rpc/field_error.h"
+#include "proto/rpc/resource_name.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kJobList[] = "trainingJobs";
+
+absl::Status CheckRequestId(const std::string& id) {
+  if (id.empty()) return absl::OkStatus();
+  bool valid = id.size() == 36;
+  for (size_t i = 0; valid && i < id.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    valid = dash ? id[i] == '-' : isxdigit(static_cast<unsigned char>(id[i])) != 0;
+  }
+  if (valid) return absl::OkStatus();
+  return InvalidField("request_id", id.substr(0, 80), "must be a UUID");
+}
+
+absl::Status NoSuchJob(const std::string& name) {
+  return WithReason(absl::NotFoundError(absl::StrCat(name, ": there is no such job")),
+                    "JOB_NOT_FOUND");
+}
+
+}  // namespace
+
+void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
+                           std::function<void(absl::StatusOr<v1::TrainingJob>)> done) {
+  absl::Status status = CheckRequestId(request.request_id());
+  if (status.ok() && !request.training_job_id().empty()) {
+    status = CheckResourceId(request.training_job_id(), "training_job_id");
+  }
+  if (!status.ok()) return done(status);
+
+  std::optional<absl::StatusOr<v1::TrainingJob>> answer;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    absl::StatusOr<std::optional<v1::TrainingJob>> earlier = EarlierAnswerLocked(request);
+    if (!earlier.ok()) {
+      answer = earlier.status();
+    } else if (earlier->has_value()) {
+      answer = **earlier;
+    } else if (status = ValidateSpec(request.training_job().spec()); !status.ok()) {
+      answer = status;
+    } else if (!request.training_job_id().empty() &&
+               jobs_.count(JobName(request.training_job_id())) > 0) {
+      answer = WithReason(
+          absl::AlreadyExistsError(absl::StrCat(JobName(request.training_job_id()), ": exists")),
+          "JOB_EXISTS");
+    } else {
+      auto after_check = [this, request, done](absl::Status checked) {
+        if (!checked.ok()) return done(checked);
+        absl::StatusOr<v1::TrainingJob> committed;
+        {
+          std::lock_guard<std::mutex> commit_lock(mutex_);
+          committed = CommitLocked(request);
+        }
+        done(std::move(committed));
+      };
+      std::optional<DataCheck> check =
+          StartDataCheckLocked(request.training_job().spec(), std::move(after_check));
+      if (check.has_value()) return;  // answered when the worker has looked
+      // No worker is attached: the files are checked when the job gets workers.
+      answer = CommitLocked(request);
+    }
+  }
+  done(*std::move(answer));
+}
+
+absl::StatusOr<std::optional<v1::TrainingJob>> Controller::EarlierAnswerLocked(
+    const v1::CreateTrainingJobRequest& request) const {
+  if (request.request_id().empty()) return std::nullopt;
+  absl::StatusOr<std::optional<v1::RequestRecord>> record =
+      journal_->FindRequest(request.request_id());
+  if (!record.ok()) return record.status();
+  if (!record->has_value()) return std::nullopt;
+  if ((*record)->request() != request.SerializeAsString()) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          "request_id: ", request.request_id(), ": was used for another request")),
+                      "REQUEST_ID_REUSED");
+  }
+  return (*record)->answer();
+}
+
+absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(
+    const v1::CreateTrainingJobRequest& request) {
+  if (shut_down_) return absl::UnavailableError("the coordinator stops");
+  // The world may have changed while a worker looked at the files.
+  absl::StatusOr<std::optional<v1::TrainingJob>> earlier = EarlierAnswerLocked(request);
+  if (!earlier.ok()) return earlier.status();
+  if (earlier->has_value()) return **earlier;
+
+  const std::string uid = NewUuid();
+  const std::string id = request.training_job_id().empty() ? absl::StrCat("job-", uid.substr(0, 8))
+                                                           : request.training_job_id();
+  v1::TrainingJob job;
+  job.set_name(JobName(id));
+  job.set_uid(uid);
+  *job.mutable_spec() = request.training_job().spec();
+  *job.mutable_create_time() =
+      google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(clock_->Now()));
+  v1::TrainingJobStatus& status = *job.mutable_status();
+  status.set_state(v1::JOB_STATE_PENDING);
+  status.mutable_progress()->set_total_steps(job.spec().steps());
+  v1::JobCondition& condition = *status.add_conditions();
+  condition.set_state(v1::JOB_STATE_PENDING);
+  condition.set_reason("CREATED");
+  condition.set_message("waits for workers");
+  *condition.mutable_transition_time() = job.create_time();
+  if (jobs_.count(job.name()) > 0) {
+    return WithReason(absl::AlreadyExistsError(absl::StrCat(job.name(), ": exists")), "JOB_EXISTS");
+  }
+  if (request.validate_only()) return job;
+
+  absl::StatusOr<int64_t> revision = journal_->NextRevision();
+  if (!revision.ok()) return revision.status();
+  status.set_revision(*revision);
+  v1::RequestRecord record;
+  record.set_request(request.SerializeAsString());
+  *record.mutable_answer() = job;
+  absl::Status journaled = journal_->Create(job, request.request_id(), record);
+  if (!journaled.ok()) return journaled;
+  jobs_[job.name()].job = job;
+  events_->Append({*revision, std::make_shared<v1::TrainingJob>(job)});
+  log_->Info("job created", {{"job", job.name()}, {"uid", uid}});
+  ScheduleLocked();
+  return job;
+}
+
+absl::StatusOr<v1::TrainingJob> Controller::GetJob(const std::string& name) const {
+  absl::StatusOr<std::string> id = JobId(name, "name");
+  if (!id.ok()) return id.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = jobs_.find(name);
+  if (it == jobs_.end()) return NoSuchJob(name);
+  return it->second.job;
+}
+
+absl::StatusOr<v1::ListTrainingJobsResponse> Controller::ListJobs(
+    const v1::ListTrainingJobsRequest& request) const {
+  absl::StatusOr<Page> page = ParsePage(kJobList, request.page_size(), request.page_token());
+  if (!page.ok()) return page.status();
+  v1::ListTrainingJobsResponse response;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = jobs_.upper_bound(page->after); it != jobs_.end(); ++it) {
+    if (response.training_jobs_size() == page->size) {
+      response.set_next_page_token(
+          MakePageToken(kJobList, response.training_jobs().rbegin()->name()));
+      break;
+    }
+    *response.add_training_jobs() = it->second.job;
+  }
+  return response;
+}
+
+absl::StatusOr<v1::TrainingJob> Controller::CancelJob(const std::string& name) {
+  absl::StatusOr<std::string> id = JobId(name, "name");
+  if (!id.ok()) return id.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = jobs_.find(name);
+  if (it == jobs_.end()) return NoSuchJob(name);
+  JobRecord& record = it->second;
+  v1::TrainingJobStatus& status = *record.job.mutable_status();
+  if (status.state() == v1::JOB_STATE_PENDING) {
+    status.set_cancel_requested(true);
+    TransitionLocked(record, v1::JOB_STATE_CANCELLED, "CANCELLED", "cancelled on request");
+  } else if (record.active != nullptr && !status.cancel_requested()) {
+    status.set_cancel_requested(true);
+    SaveLocked(record, Durability::kSynced);
+    record.active->Cancel(clock_->Monotonic());
+    AbortRanksLocked(record);
+  }
+  return record.job;
+}
+
+}  // namespace tessera

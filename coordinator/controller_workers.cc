@@ -1,0 +1,299 @@
+// Controller: what workers say, and what clients ask about them.
+#include <google/protobuf/util/time_util.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/controller.h"
+#include "coordinator/job_progress.h"
+#include "coordinator/page.h"
+#include "coordinator/spec_validation.h"
+#include "plan/mesh.h"
+#include "proto/rpc/field_error.h"
+#include "proto/rpc/resource_name.h"
+#include "proto/rpc/status.h"
+
+namespace tessera {
+namespace {
+constexpr char kWorkerList[] = "workers";
+}  // namespace
+
+absl::StatusOr<int64_t> Controller::AttachWorker(const v1::RegisterWorker& request,
+                                                 std::shared_ptr<WorkerSession> session) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (shut_down_) return absl::UnavailableError("the coordinator stops");
+  const int64_t session_id = next_session_id_++;
+  // Whatever the process of this name was doing, if it is another one, is lost with it.
+  WorkerEntry* before = registry_.Find(request.worker().name());
+  if (before != nullptr && !before->attached() && !before->job_uid.empty() &&
+      before->info.instance_id() != request.worker().instance_id()) {
+    JobRecord* record = FindUidLocked(before->job_uid);
+    if (record != nullptr && record->active != nullptr) {
+      if (ActiveJob::Rank* rank = record->active->FindWorker(before->info.name())) {
+        if (before->pending.has_value()) rank->pending = before->pending;
+        record->active->Lost(*rank, "its process ended and another one took its place",
+                             clock_->Monotonic());
+        AbortRanksLocked(*record);
+        SettleLocked(*record);
+      }
+    }
+  }
+  absl::StatusOr<WorkerEntry*> worker =
+      registry_.Register(request, session, session_id, clock_->Monotonic());
+  if (!worker.ok()) return worker.status();
+
+  v1::CoordinatorMessage message;
+  message.mutable_registered()->set_heartbeat_interval_ms(
+      absl::ToInt64Milliseconds(options_.lease.heartbeat_interval));
+  message.mutable_registered()->set_coordinator_instance_id(instance_id_);
+  session->Send(message);
+  log_->Info("worker attached", {{"worker", request.worker().name()},
+                                 {"pid", request.worker().pid()},
+                                 {"host", request.worker().host_name()},
+                                 {"job", request.running().job()}});
+  ReconcileLocked(**worker, request);
+  ScheduleLocked();
+  return session_id;
+}
+
+void Controller::ReconcileLocked(WorkerEntry& worker, const v1::RegisterWorker& request) {
+  worker.job_uid.clear();
+  worker.info.clear_training_job();
+  const v1::RunningJob& running = request.running();
+  if (!running.job_uid().empty()) {
+    worker.job_uid = running.job_uid();
+    worker.epoch = running.epoch();
+    worker.info.set_training_job(running.job());
+    worker.info.set_state(v1::WORKER_STATE_BUSY);
+    JobRecord* record = FindUidLocked(running.job_uid());
+    if (record != nullptr && record->active != nullptr &&
+        record->active->epoch() == running.epoch()) {
+      // It goes on, unless the job is being stopped.
+      if (record->active->stopping()) AbortRanksLocked(*record);
+      return;
+    }
+    SendAbortLocked(worker, running.job_uid(), running.epoch(),
+                    "the coordinator does not know this run of the job");
+    return;
+  }
+  // Idle. If it was expected to run something, that is gone.
+  for (auto& [name, record] : jobs_) {
+    if (record.active == nullptr) continue;
+    ActiveJob::Rank* rank = record.active->FindWorker(worker.info.name());
+    if (rank == nullptr || rank->ended.has_value()) continue;
+    record.active->Lost(*rank, "it attached again without the job", clock_->Monotonic());
+    AbortRanksLocked(record);
+    SettleLocked(record);
+  }
+}
+
+void Controller::DetachWorker(int64_t session_id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  WorkerEntry* worker = registry_.FindSession(session_id);
+  if (worker == nullptr) return;
+  registry_.Detach(*worker, clock_->Monotonic());
+  log_->Info("worker detached", {{"worker", worker->info.name()}});
+}
+
+void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage& message) {
+  std::function<void()> callback;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    WorkerEntry* worker = registry_.FindSession(session_id);
+    if (worker == nullptr) return;
+    worker->last_heard = clock_->Monotonic();
+    *worker->info.mutable_last_heartbeat_time() =
+        google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(clock_->Now()));
+    switch (message.message_case()) {
+      case v1::WorkerMessage::kHeartbeat:
+        worker->info.set_device_memory_used_bytes(message.heartbeat().device_memory_used_bytes());
+        worker->pending.reset();
+        if (message.heartbeat().has_pending()) worker->pending = message.heartbeat().pending();
+        break;
+      case v1::WorkerMessage::kGroupsFormed:
+        HandleGroupsFormedLocked(*worker, message.groups_formed());
+        break;
+      case v1::WorkerMessage::kStep:
+        HandleStepLocked(*worker, message.step());
+        break;
+      case v1::WorkerMessage::kJobEnded:
+        HandleJobEndedLocked(*worker, message.job_ended());
+        break;
+      case v1::WorkerMessage::kDataChecked:
+        callback = FinishDataCheckLocked(message.data_checked().check_id(),
+                                         FromProto(message.data_checked().status()));
+        break;
+      case v1::WorkerMessage::kRegister:
+      case v1::WorkerMessage::MESSAGE_NOT_SET:
+        worker->session->Close(absl::InvalidArgumentError("unexpected message on the stream"));
+        break;
+    }
+  }
+  if (callback) callback();
+}
+
+void Controller::HandleGroupsFormedLocked(WorkerEntry& worker, const v1::GroupsFormed& message) {
+  JobRecord* record = FindUidLocked(message.job_uid());
+  if (record == nullptr || record->active == nullptr ||
+      record->active->epoch() != message.epoch()) {
+    return;
+  }
+  ActiveJob::Rank* rank = record->active->FindWorker(worker.info.name());
+  if (rank == nullptr) return;
+  rank->formed = true;
+  rank->shards.assign(message.shards().begin(), message.shards().end());
+  if (record->job.status().state() == v1::JOB_STATE_ADMITTED && record->active->AllFormed()) {
+    TransitionLocked(*record, v1::JOB_STATE_RUNNING, "GROUPS_FORMED", "all groups are connected");
+  }
+}
+
+void Controller::HandleStepLocked(WorkerEntry& worker, const v1::StepReport& report) {
+  JobRecord* record = FindUidLocked(report.job_uid());
+  if (record == nullptr || record->active == nullptr || record->active->epoch() != report.epoch() ||
+      record->active->FindWorker(worker.info.name()) == nullptr) {
+    return;
+  }
+  v1::JobProgress& progress = *record->job.mutable_status()->mutable_progress();
+  ApplyStepReport(report, progress);
+  const absl::Duration now = clock_->Monotonic();
+  if (!record->speed_origin.has_value()) {
+    record->speed_origin.emplace(report.step(), now - absl::Seconds(report.seconds()));
+    if (report.step() > 0) --record->speed_origin->first;
+  }
+  const int64_t done = report.step() - record->speed_origin->first;
+  if (done > 0) {
+    const double seconds = absl::ToDoubleSeconds(now - record->speed_origin->second);
+    progress.set_seconds_left(seconds / static_cast<double>(done) *
+                              static_cast<double>(progress.total_steps() - report.step()));
+  }
+  record->progress_dirty = true;
+  if (now - record->progress_published >= options_.progress_interval) {
+    SaveLocked(*record, Durability::kBuffered);
+  }
+}
+
+void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& message) {
+  if (worker.job_uid == message.job_uid() && worker.epoch == message.epoch()) {
+    worker.job_uid.clear();
+    worker.pending.reset();
+    worker.info.clear_training_job();
+    worker.info.set_state(v1::WORKER_STATE_IDLE);
+  }
+  JobRecord* record = FindUidLocked(message.job_uid());
+  ActiveJob* active = record == nullptr ? nullptr : record->active.get();
+  if (active == nullptr || active->epoch() != message.epoch()) {
+    // Already settled, or of a past epoch: the worker need not keep it.
+    v1::CoordinatorMessage ack;
+    ack.mutable_job_ended_ack()->set_job_uid(message.job_uid());
+    ack.mutable_job_ended_ack()->set_epoch(message.epoch());
+    worker.session->Send(ack);
+    ScheduleLocked();
+    return;
+  }
+  ActiveJob::Rank* rank = active->FindWorker(worker.info.name());
+  if (rank == nullptr) return;
+  if (message.has_pending()) rank->pending = message.pending();
+  if (!message.sample().empty()) record->job.mutable_status()->set_sample(message.sample());
+  const bool was_stopping = active->stopping();
+  active->Ended(*rank, FromProto(message.status()), clock_->Monotonic());
+  if (active->stopping() && !was_stopping) AbortRanksLocked(*record);
+  SettleLocked(*record);
+  ScheduleLocked();
+}
+
+std::optional<Controller::DataCheck> Controller::StartDataCheckLocked(
+    const v1::TrainingJobSpec& spec, std::function<void(absl::Status)> done) {
+  WorkerEntry* chosen = nullptr;  // an idle one where there is one
+  for (const auto& [name, worker] : registry_.workers()) {
+    if (worker.attached() && (chosen == nullptr || (worker.idle() && !chosen->idle()))) {
+      chosen = registry_.Find(name);
+    }
+  }
+  if (chosen == nullptr) return std::nullopt;
+  const int64_t id = next_check_id_++;
+  DataCheck check{chosen->info.name(), clock_->Monotonic() + options_.data_check_timeout,
+                  std::move(done)};
+  checks_[id] = check;
+  v1::CoordinatorMessage message;
+  message.mutable_check_data()->set_check_id(id);
+  *message.mutable_check_data()->mutable_spec() = spec;
+  chosen->session->Send(message);
+  return check;
+}
+
+std::function<void()> Controller::FinishDataCheckLocked(int64_t check_id, absl::Status status) {
+  auto it = checks_.find(check_id);
+  if (it == checks_.end()) return [] {};
+  std::function<void(absl::Status)> done = std::move(it->second.done);
+  checks_.erase(it);
+  return [done = std::move(done), status = std::move(status)] { done(status); };
+}
+
+absl::StatusOr<v1::ListWorkersResponse> Controller::ListWorkers(
+    const v1::ListWorkersRequest& request) const {
+  absl::StatusOr<Page> page = ParsePage(kWorkerList, request.page_size(), request.page_token());
+  if (!page.ok()) return page.status();
+  v1::ListWorkersResponse response;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto& workers = registry_.workers();
+  for (auto it = workers.upper_bound(page->after); it != workers.end(); ++it) {
+    if (response.workers_size() == page->size) {
+      response.set_next_page_token(MakePageToken(kWorkerList, response.workers().rbegin()->name()));
+      break;
+    }
+    *response.add_workers() = it->second.info;
+  }
+  return response;
+}
+
+absl::StatusOr<v1::Placement> Controller::GetPlacement(const std::string& job) const {
+  absl::StatusOr<std::string> id = JobId(job, "training_job");
+  if (!id.ok()) return id.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = jobs_.find(job);
+  if (it == jobs_.end()) {
+    return WithReason(absl::NotFoundError(absl::StrCat(job, ": there is no such job")),
+                      "JOB_NOT_FOUND");
+  }
+  const JobRecord& record = it->second;
+  const v1::TrainingJobStatus& status = record.job.status();
+  if (status.placement().empty()) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(job, ": has no workers")),
+                      "JOB_NOT_PLACED");
+  }
+  v1::Placement placement;
+  placement.set_training_job(job);
+  placement.set_state(status.state());
+  placement.set_epoch(status.epoch());
+  placement.set_axis_order(plan::kAxisOrder);
+  const plan::MeshSize mesh = MeshOf(record.job.spec().mesh());
+  const std::vector<ActiveJob::Rank>& ranks =
+      record.active != nullptr ? record.active->ranks() : record.last_ranks;
+  for (int rank = 0; rank < status.placement_size(); ++rank) {
+    v1::RankDetail& detail = *placement.add_ranks();
+    *detail.mutable_coordinates() = status.placement(rank).coordinates();
+    detail.set_worker(status.placement(rank).worker());
+    auto worker = registry_.workers().find(detail.worker());
+    detail.set_worker_state(worker == registry_.workers().end() ? v1::WORKER_STATE_LOST
+                                                                : worker->second.info.state());
+    for (plan::GroupAxis axis : plan::kGroupAxes) {
+      const plan::Group group = plan::GroupOf(mesh, rank, axis);
+      v1::GroupAssignment& part = *detail.add_groups();
+      part.set_name(group.name);
+      part.set_axis(plan::GroupAxisName(axis));
+      part.set_group_rank(group.group_rank);
+      for (int member : group.members) {
+        part.add_members()->set_global_rank(member);
+        part.mutable_members()->rbegin()->set_worker(status.placement(member).worker());
+      }
+    }
+    if (rank >= static_cast<int>(ranks.size())) continue;
+    for (v1::ShardPlacement shard : ranks[rank].shards) {
+      shard.set_version(status.progress().step());
+      *detail.add_shards() = shard;
+    }
+  }
+  return placement;
+}
+
+}  // namespace tessera
