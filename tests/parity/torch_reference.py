@@ -3,8 +3,8 @@
 
 Written from torch.nn.functional, autograd and torch.optim.AdamW alone; shares no code with it.
 
-  torch_reference.py DIR   reads DIR/case.json, weights.f32, inputs.i32, targets.i32;
-                           writes DIR/steps.f64 (loss, gradient norm per step) and weights.f64.
+  torch_reference.py DIR...   reads each DIR's case.json, weights.f32, inputs.i32, targets.i32;
+                              writes steps.f64 (loss, gradient norm per step) and weights.f64.
 """
 import json
 import math
@@ -85,7 +85,7 @@ def rank_gradients(inputs, targets, weights, case, global_valid):
     return gradients, float(loss)
 
 
-def main(directory):
+def train(directory):
     with open(os.path.join(directory, "case.json"), encoding="utf-8") as file:
         case = json.load(file)
     weights = read_weights(directory, case["parameters"])
@@ -122,4 +122,5 @@ def main(directory):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(sys.argv[1])
+    for case_directory in sys.argv[1:]:
+        train(case_directory)
