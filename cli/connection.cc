@@ -39,8 +39,8 @@ absl::Status ReadContext(const std::string& path, ConnectionOptions& options) {
       } else if (key == "key") {
         Fill(options.key, value);
       } else {
-        return absl::InvalidArgumentError(absl::StrCat(
-            path, ": ", key, ": unknown key; known are endpoint, cacert, cert, key"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": ", key, ": unknown key; known are endpoint, cacert, cert, key"));
       }
     }
   } catch (const YAML::Exception& error) {

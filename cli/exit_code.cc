@@ -18,9 +18,9 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
       return "choose another --name, or look at it with `tessera describe job NAME`";
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kUnimplemented:
-      return FieldOf(status).has_value() ? "`tessera explain " + *FieldOf(status) +
-                                               "` tells what the field may be"
-                                         : "`tessera --help` shows the usage";
+      return FieldOf(status).has_value()
+                 ? "`tessera explain " + *FieldOf(status) + "` tells what the field may be"
+                 : "`tessera --help` shows the usage";
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return "use a certificate of another role: --cert, --key";
@@ -61,8 +61,8 @@ int ExitCodeOf(const absl::Status& status) {
 std::string ErrorText(const absl::Status& status, const std::string& endpoint) {
   const std::string reason = ReasonOf(status);
   return absl::StrCat("error: ", absl::StatusCodeToString(status.code()),
-                      reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ",
-                      status.message(), "\nhint: ", Hint(status, endpoint), "\n");
+                      reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ", status.message(),
+                      "\nhint: ", Hint(status, endpoint), "\n");
 }
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ inline constexpr int kCliUsage = 2;         // bad arguments or a bad job file
 inline constexpr int kCliPrecondition = 3;  // not found, exists, or not in the right state
 inline constexpr int kCliUnavailable = 4;   // no connection, or timed out
 inline constexpr int kCliPermission = 5;
-inline constexpr int kCliCancelled = 6;     // the job was cancelled
+inline constexpr int kCliCancelled = 6;  // the job was cancelled
 inline constexpr int kCliInterrupted = 130;
 
 int ExitCodeOf(const absl::Status& status);

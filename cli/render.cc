@@ -96,9 +96,9 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide) {
   for (const v1::TrainingJob& job : jobs) {
     const v1::TrainingJobStatus& status = job.status();
     const v1::JobProgress& progress = status.progress();
-    const double age = static_cast<double>(
-        TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) -
-        TimeUtil::TimestampToSeconds(job.create_time()));
+    const double age =
+        static_cast<double>(TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) -
+                            TimeUtil::TimestampToSeconds(job.create_time()));
     std::vector<std::string> row = {
         Id(job.name()),
         StateName(status.state()),
@@ -108,9 +108,9 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide) {
         MeshText(job.spec().mesh()),
         HumanSeconds(age)};
     if (wide) {
-      row.insert(row.end(), {absl::StrCat(status.epoch()), job.uid(),
-                             status.conditions().empty() ? "-"
-                                                         : status.conditions().rbegin()->reason()});
+      row.insert(row.end(),
+                 {absl::StrCat(status.epoch()), job.uid(),
+                  status.conditions().empty() ? "-" : status.conditions().rbegin()->reason()});
     }
     table.Add(row);
   }
@@ -118,7 +118,8 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide) {
 }
 
 std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide) {
-  std::vector<std::string> header = {"NAME", "STATE", "JOB", "DEVICE", "MEMORY", "USED", "HOST", "PID"};
+  std::vector<std::string> header = {"NAME",   "STATE", "JOB",  "DEVICE",
+                                     "MEMORY", "USED",  "HOST", "PID"};
   if (wide) header.insert(header.end(), {"VERSION", "INSTANCE", "MESSAGE"});
   Table table(header);
   for (const v1::Worker& worker : workers) {
@@ -203,9 +204,9 @@ std::string DescribeJob(const v1::TrainingJob& job) {
     line("Tokens/s", absl::StrFormat("%.0f", progress.tokens_per_second()));
   }
   if (progress.has_first_validation_loss()) {
-    line("Validation loss", absl::StrFormat("first %.4f, last %.4f nats per target",
-                                            progress.first_validation_loss(),
-                                            progress.validation_loss()));
+    line("Validation loss",
+         absl::StrFormat("first %.4f, last %.4f nats per target", progress.first_validation_loss(),
+                         progress.validation_loss()));
   }
   if (status.has_error()) line("Error", status.error().message());
 
@@ -215,10 +216,9 @@ std::string DescribeJob(const v1::TrainingJob& job) {
                     condition.reason(), condition.message()});
   }
   absl::StrAppend(&text, "\n", conditions.ToString());
-  const std::string plot =
-      DrawPlot({Series('.', "training loss", progress.loss_curve()),
-                Series('o', "validation loss", progress.validation_curve())},
-               64, 14);
+  const std::string plot = DrawPlot({Series('.', "training loss", progress.loss_curve()),
+                                     Series('o', "validation loss", progress.validation_curve())},
+                                    64, 14);
   if (!plot.empty()) absl::StrAppend(&text, "\nLoss, nats per target\n", plot);
   if (!status.sample().empty()) {
     absl::StrAppend(&text, "\nSample\n",

@@ -52,8 +52,9 @@ class Decoder {
                      absl::StrCat("unknown field; ", path, " has: ", FieldNames(message)));
       }
       if (!seen.insert(name).second) return Wrong(entry.first, field_path, "is given twice");
-      absl::Status status = field->is_repeated() ? Repeated(entry.second, field_path, *field, message)
-                                                 : Singular(entry.second, field_path, *field, message);
+      absl::Status status = field->is_repeated()
+                                ? Repeated(entry.second, field_path, *field, message)
+                                : Singular(entry.second, field_path, *field, message);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -72,9 +73,9 @@ class Decoder {
     std::string value;
     if (node.IsScalar()) value = absl::StrCat("\"", node.Scalar().substr(0, 80), "\"");
     const YAML::Mark mark = node.Mark();
-    return InvalidField(path, value,
-                        absl::StrCat(rule, " (", file_, ":", mark.line + 1, ":", mark.column + 1,
-                                     ")"));
+    return InvalidField(
+        path, value,
+        absl::StrCat(rule, " (", file_, ":", mark.line + 1, ":", mark.column + 1, ")"));
   }
 
   absl::Status Repeated(const YAML::Node& node, const std::string& path,
