@@ -49,7 +49,7 @@ GroupCommunicator::GroupCommunicator(Membership membership)
 
 GroupCommunicator::~GroupCommunicator() {
   if (membership_.board) {
-    membership_.board->board.SetPresence(membership_.self(), Board::Presence::kLeft);
+    membership_.board->board.Leave(membership_.self());
   }
 }
 
@@ -245,15 +245,14 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
   for (int member = 0; member < size(); ++member) {
     if (member == group_rank()) continue;
     const Peer& peer = membership_.peers[member];
-    // First whether it is gone, then what it has done: it may have done its part and left.
-    const absl::Status there = peer.watch ? peer.watch->Check() : absl::OkStatus();
-    const bool has_left =
-        peer.is_mapped() && membership_.board->board.presence(member) == Board::Presence::kLeft;
-    if (!there.ok() && there.code() != absl::StatusCode::kUnavailable) return there;
-    if (!operation.Misses(member)) continue;
-    if (!there.ok() || has_left) {
-      return absl::UnavailableError(absl::StrCat(MemberName(group(), member), " is gone"));
+    if (peer.watch) {
+      if (absl::Status notice = peer.watch->Notice(); !notice.ok()) return notice;
     }
+    // First whether it is gone, then what it has done: it may have done its part and left.
+    const bool is_gone = (peer.watch && peer.watch->IsGone()) ||
+                         (peer.is_mapped() && membership_.board->board.has_left(member));
+    if (!operation.Misses(member)) continue;
+    if (is_gone) return absl::UnavailableError(MemberName(group(), member) + " is gone");
     missing.push_back(MemberName(group(), member));
   }
   if (!is_late) return absl::OkStatus();
@@ -279,7 +278,7 @@ void GroupCommunicator::AwaitQuiet() {
     if (!membership_.IsMappedPeer(member)) continue;
     const Peer& peer = membership_.peers[member];
     while (membership_.board->board.IsInside(member) && std::chrono::steady_clock::now() < limit) {
-      if (peer.watch && peer.watch->Check().code() == absl::StatusCode::kUnavailable) break;
+      if (peer.watch && peer.watch->IsGone()) break;
       sched_yield();
     }
   }
