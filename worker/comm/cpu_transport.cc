@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<CpuTransport>> CpuTransport::Create(
   if (!instance.ok()) return instance.status();
   Endpoint own{.host_id = *instance, .instance = *instance, .socket_name = "-", .tcp_ip = "-"};
   UniqueFd unix_listener, tcp_listener;
+  std::shared_ptr<TcpDevice> tcp;
   if (!options.socket_dir.empty()) {
     if (absl::Status status = PrepareSocketDir(options.socket_dir); !status.ok()) return status;
     absl::StatusOr<std::string> host_id = HostId(options.socket_dir, options.host_label);
@@ -37,19 +38,23 @@ absl::StatusOr<std::unique_ptr<CpuTransport>> CpuTransport::Create(
     auto fd = ListenTcp(options.tcp_ip, &own.tcp_port);
     if (!fd.ok()) return fd.status();
     tcp_listener = *std::move(fd);
+    auto device = TcpDevice::Create(options.tcp_ip);
+    if (!device.ok()) return device.status();
+    tcp = *std::move(device);
   }
   auto rendezvous =
       Rendezvous::Create(std::move(unix_listener), std::move(tcp_listener), *instance);
   if (!rendezvous.ok()) return rendezvous.status();
-  return std::unique_ptr<CpuTransport>(
-      new CpuTransport(device, options.socket_dir, std::move(own), *std::move(rendezvous)));
+  return std::unique_ptr<CpuTransport>(new CpuTransport(device, options.socket_dir, std::move(own),
+                                                        std::move(tcp), *std::move(rendezvous)));
 }
 
 CpuTransport::CpuTransport(CpuDevice& device, std::string socket_dir, Endpoint own,
-                           std::unique_ptr<Rendezvous> rendezvous)
+                           std::shared_ptr<TcpDevice> tcp, std::unique_ptr<Rendezvous> rendezvous)
     : device_(device),
       socket_dir_(std::move(socket_dir)),
       own_(std::move(own)),
+      tcp_(std::move(tcp)),
       rendezvous_(std::move(rendezvous)) {}
 
 CpuTransport::~CpuTransport() {
@@ -80,7 +85,10 @@ class CpuTransport::Joining {
   absl::Status MeetAll();
   absl::Status Visit(int member);
   absl::Status Receive(Meeting::Visitor visitor);
+  // What this member gives to that one: memory, or where it waits for its TCP connection.
+  absl::Status Give(int member, const std::string& greeting, const UniqueFd& fd);
   absl::Status Attach(int member, const Frame& theirs, UniqueFd fd);
+  absl::Status ConnectLinks();
   std::string Missing() const;
 
   CpuTransport& transport_;
@@ -90,6 +98,9 @@ class CpuTransport::Joining {
   std::vector<bool> met_;
   int board_owner_ = 0;  // lowest rank of this host
   UniqueFd board_fd_;    // the owner's
+  std::unique_ptr<TcpMesh> mesh_;
+  std::vector<std::string> link_addresses_;  // own, by member; empty until given
+  std::vector<std::string> peer_addresses_;  // the members' for this one
   Membership membership_;
 };
 
@@ -108,6 +119,8 @@ absl::StatusOr<Membership> CpuTransport::Joining::Run() {
   membership_.own = {reinterpret_cast<char*>(transport_.device_.base_address()),
                      transport_.device_.mapped_bytes(), nullptr};
   membership_.peers.resize(size());
+  link_addresses_.resize(size());
+  peer_addresses_.resize(size());
   met_.assign(size(), false);
   met_[self()] = true;
   if (absl::Status status = CreateBoard(); !status.ok()) return status;
@@ -115,6 +128,7 @@ absl::StatusOr<Membership> CpuTransport::Joining::Run() {
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
   absl::Status status = MeetAll();
+  if (status.ok()) status = ConnectLinks();
   if (absl::Status reason = meeting_->cancelled(); !reason.ok()) return reason;
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(
@@ -192,24 +206,63 @@ absl::Status CpuTransport::Joining::Visit(int member) {
       return absl::Status(fd.status().code(),
                           absl::StrCat(MemberName(spec_, member), ": ", fd.status().message()));
     }
-    absl::Status status =
-        SendFrame(fd->get(), "gift", {transport_.device_.memfd()}, meeting_->patience());
+    absl::Status status = Give(member, "gift", *fd);
     if (status.ok()) status = Attach(member, welcome, *std::move(fd));
     if (status.ok() || !absl::IsUnavailable(status)) return status;
   }
 }
 
 absl::Status CpuTransport::Joining::Receive(Meeting::Visitor visitor) {
-  std::vector<int> fds = {transport_.device_.memfd()};
-  if (board_fd_.is_open()) fds.push_back(board_fd_.get());
-  absl::Status status = SendFrame(visitor.fd.get(), "welcome", fds, meeting_->patience());
+  absl::Status status = Give(visitor.member, "welcome", visitor.fd);
   if (!status.ok()) return status;
   absl::StatusOr<Frame> gift = RecvFrame(visitor.fd.get(), meeting_->patience());
   if (!gift.ok()) return gift.status();
   return Attach(visitor.member, *gift, std::move(visitor.fd));
 }
 
+absl::Status CpuTransport::Joining::Give(int member, const std::string& greeting,
+                                         const UniqueFd& fd) {
+  if (IsMapped(member)) {
+    std::vector<int> fds = {transport_.device_.memfd()};
+    if (board_fd_.is_open()) fds.push_back(board_fd_.get());
+    return SendFrame(fd.get(), greeting, fds, meeting_->patience());
+  }
+  if (mesh_ == nullptr) {
+    auto mesh = TcpMesh::Create(transport_.tcp_, self(), size());
+    if (!mesh.ok()) return mesh.status();
+    mesh_ = *std::move(mesh);
+  }
+  if (link_addresses_[member].empty()) {
+    absl::StatusOr<std::string> address = mesh_->Prepare(member);
+    if (!address.ok()) return absl::ResourceExhaustedError(address.status().message());
+    link_addresses_[member] = *std::move(address);
+  }
+  return SendFrame(fd.get(), absl::StrCat(greeting, "\n", link_addresses_[member]), {},
+                   meeting_->patience());
+}
+
+absl::Status CpuTransport::Joining::ConnectLinks() {
+  for (int member = 0; member < size(); ++member) {
+    if (IsMapped(member)) continue;
+    auto link = mesh_->Connect(member, peer_addresses_[member]);
+    if (!link.ok()) return GoneError(spec_, member, link.status());
+    membership_.peers[member].link = *std::move(link);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CpuTransport::Joining::Attach(int member, const Frame& theirs, UniqueFd fd) {
+  if (!IsMapped(member)) {
+    const size_t line = theirs.text.find('\n');
+    if (line == std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(MemberName(spec_, member), " gave no address"));
+    }
+    peer_addresses_[member] = theirs.text.substr(line + 1);
+    membership_.peers[member].watch = std::make_unique<ControlChannel>(std::move(fd));
+    met_[member] = true;
+    return absl::OkStatus();
+  }
   if (theirs.fds.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(MemberName(spec_, member), " gave no memory"));
   }

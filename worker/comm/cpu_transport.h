@@ -11,6 +11,7 @@
 #include "worker/comm/arena_cache.h"
 #include "worker/comm/endpoint.h"
 #include "worker/comm/rendezvous.h"
+#include "worker/comm/tcp_mesh.h"
 #include "worker/comm/transport.h"
 
 namespace tessera {
@@ -25,7 +26,7 @@ struct CpuTransportOptions {
   std::string host_label = "";
 };
 
-// Owns its listening sockets and one thread that listens.
+// Owns its listening sockets, one thread that listens and, with TCP, one that moves data.
 class CpuTransport : public Transport {
  public:
   // The device outlives the transport. INVALID_ARGUMENT where neither a directory nor an address is
@@ -44,11 +45,12 @@ class CpuTransport : public Transport {
   class Joining;
 
   CpuTransport(CpuDevice& device, std::string socket_dir, Endpoint own,
-               std::unique_ptr<Rendezvous> rendezvous);
+               std::shared_ptr<TcpDevice> tcp, std::unique_ptr<Rendezvous> rendezvous);
 
   CpuDevice& device_;
   const std::string socket_dir_;
   const Endpoint own_;
+  const std::shared_ptr<TcpDevice> tcp_;  // null without TCP
   ArenaCache arenas_;
   const std::unique_ptr<Rendezvous> rendezvous_;
 };

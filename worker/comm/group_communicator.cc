@@ -18,6 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kQuietLimit(80);
+constexpr std::chrono::milliseconds kNoticeLimit(20);
 constexpr int kKindShift = 56;
 
 }  // namespace
@@ -248,9 +249,10 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
     if (peer.watch) {
       if (absl::Status notice = peer.watch->Notice(); !notice.ok()) return notice;
     }
-    // First whether it is gone, then what it has done: it may have done its part and left.
-    const bool is_gone = (peer.watch && peer.watch->IsGone()) ||
-                         (peer.is_mapped() && membership_.board->board.has_left(member));
+    // First whether it is gone, then what it has done: it may have done its part and left. A link
+    // tells by itself, after what was under way has arrived.
+    const bool is_gone = peer.is_mapped() && (membership_.board->board.has_left(member) ||
+                                              (peer.watch != nullptr && peer.watch->IsGone()));
     if (!operation.Misses(member)) continue;
     if (is_gone) return absl::UnavailableError(MemberName(group(), member) + " is gone");
     missing.push_back(MemberName(group(), member));
@@ -261,7 +263,7 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
 }
 
 absl::Status GroupCommunicator::Fail(const Operation& operation, const absl::Status& why) {
-  Abort(why);
+  Abort(absl::IsUnavailable(why) ? Explain(why) : why);
   for (Operation* each : started_) each->Cancel();
   AwaitQuiet();
   const absl::Status first = failure();
@@ -270,6 +272,23 @@ absl::Status GroupCommunicator::Fail(const Operation& operation, const absl::Sta
       absl::StrCat(CollectiveKindName(operation.kind()), " number ", operation.sequence(), " of ",
                    operation.size_bytes(), " bytes in ", GroupName(group()), ", group rank ",
                    group_rank(), " of ", size(), ": ", first.message()));
+}
+
+absl::Status GroupCommunicator::Explain(const absl::Status& why) const {
+  const auto limit = std::chrono::steady_clock::now() + kNoticeLimit;
+  bool is_gone = false;
+  while (true) {
+    // A notice comes before the end of the same connection, so one more look after the end is
+    // enough.
+    const bool is_last = is_gone || std::chrono::steady_clock::now() >= limit;
+    for (const Peer& peer : membership_.peers) {
+      if (peer.watch == nullptr) continue;
+      is_gone |= peer.watch->IsGone();
+      if (absl::Status notice = peer.watch->Notice(); !notice.ok()) return notice;
+    }
+    if (is_last) return why;
+    sched_yield();
+  }
 }
 
 void GroupCommunicator::AwaitQuiet() {
