@@ -99,7 +99,7 @@ absl::StatusOr<bool> Collective::Meet() {
     if (!theirs.ok()) return GoneError(group_.spec, next_, theirs.status());
     if (*theirs == nullptr) return false;
     absl::Status status = Agree(next_, **theirs);
-    if (status.ok()) status = Expect(next_);
+    if (status.ok()) status = GoneError(group_.spec, next_, Expect(next_));
     if (!status.ok()) return status;
   }
   return true;

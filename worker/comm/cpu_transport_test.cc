@@ -1,18 +1,10 @@
 #include "worker/comm/cpu_transport.h"
 
-#include <stdlib.h>
-
 #include "worker/comm/conformance.h"
+#include "worker/comm/process_world.h"
 
 namespace tessera {
 namespace {
-
-// A new directory, which goes with the object.
-struct TempDir {
-  TempDir() { EXPECT_NE(mkdtemp(path), nullptr); }
-  ~TempDir() { rmdir(path); }
-  char path[32] = "/tmp/tessera-comm-XXXXXX";
-};
 
 // One transport per device, each with what options(rank) says; a directory is filled in.
 WorldParam Threads(const std::string& name,
@@ -37,6 +29,14 @@ CpuTransportOptions Hybrid(int rank) {
   const bool is_first = (rank + 1) / 2 % 2 == 0;
   return {.socket_dir = "DIR", .tcp_ip = "127.0.0.1", .host_label = is_first ? "a" : "b"};
 }
+
+WorldParam Processes(const std::string& name,
+                     const std::function<CpuTransportOptions(int rank)>& options) {
+  return {name, [=] { return std::make_unique<ProcessWorld>(options); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Processes, CommunicatorConformance,
+                         testing::Values(Processes("mapped", Mapped)), WorldName);
 
 INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
                          testing::Values(Threads("mapped", Mapped), Threads("tcp", Tcp),

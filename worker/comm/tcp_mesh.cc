@@ -1,5 +1,7 @@
 #include "worker/comm/tcp_mesh.h"
 
+#include <signal.h>
+
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -149,6 +151,11 @@ class GlooMesh : public TcpMesh {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TcpDevice>> TcpDevice::Create(const std::string& ip) {
+  // Gloo writes to connections whose other end has gone, which by default ends the process.
+  struct sigaction current = {};
+  if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
+    signal(SIGPIPE, SIG_IGN);
+  }
   try {
     auto device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(tcp::attr(ip.c_str())));
     if (device == nullptr) return absl::InternalError("Gloo made a device of another kind");

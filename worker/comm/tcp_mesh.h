@@ -14,7 +14,8 @@ namespace tessera {
 // The thread that does all TCP work of a transport. Thread-safe.
 class TcpDevice {
  public:
-  // ip: numeric address of this host to listen on. UNAVAILABLE where it cannot be bound.
+  // ip: numeric address of this host to listen on. UNAVAILABLE where it cannot be bound. Makes the
+  // process ignore SIGPIPE, unless it already handles it.
   static absl::StatusOr<std::shared_ptr<TcpDevice>> Create(const std::string& ip);
   virtual ~TcpDevice() = default;
 };
