@@ -1,0 +1,56 @@
+#include "worker/comm/waiter.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+// Steady: neither deadline nor yield time follows changes of the wall clock.
+absl::Time Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return absl::TimeFromTimespec(now);
+}
+
+constexpr int kYieldsPerClock = 16;
+
+}  // namespace
+
+absl::Duration Waiter::elapsed() const { return Now() - start_; }
+
+void Waiter::Arm() {
+  if (!sleeping_ || board_ == nullptr) return;
+  announced_ = board_->AnnounceSleep();
+  armed_ = true;
+}
+
+void Waiter::Disarm() {
+  if (armed_) board_->CancelSleep();
+  armed_ = false;
+}
+
+void Waiter::Rest(Transfer* blocker) {
+  if (!sleeping_) {
+    if (++rests_ <= kSpins) return;
+    if (rests_ == kSpins + 1) start_ = Now();
+    sched_yield();
+    if (rests_ % kYieldsPerClock == 0) sleeping_ = Now() - start_ >= kYieldFor;
+    return;
+  }
+  if (blocker != nullptr) {
+    Disarm();
+    // Mapped members do not end this sleep, so it is short where there are any.
+    blocker->WaitFor(board_ == nullptr ? kSleepFor : std::min(kSleepFor, kYieldFor));
+  } else if (armed_) {
+    armed_ = false;
+    board_->Sleep(announced_, kSleepFor);
+  } else {
+    timespec pause = absl::ToTimespec(kYieldFor);
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
+  }
+}
+
+}  // namespace tessera
