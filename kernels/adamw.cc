@@ -1,0 +1,24 @@
+#include "kernels/adamw.h"
+
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_kernels.h"
+
+namespace tessera {
+
+absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor& exp_avg,
+                   const Tensor& exp_avg_sq, const AdamWOptions& options, Stream& stream) {
+  const Shape shape{parameter.num_elements()};
+  ArgumentChecks checks("adamw", stream);
+  checks.Dense("parameter", parameter, DType::kFloat32, shape)
+      .Dense("gradient", gradient, DType::kFloat32, shape)
+      .Dense("exp_avg", exp_avg, DType::kFloat32, shape)
+      .Dense("exp_avg_sq", exp_avg_sq, DType::kFloat32, shape)
+      .That(options.step >= 1, "step must be at least 1");
+  if (!checks.status().ok()) return checks.status();
+  if (stream.device().kind() == DeviceKind::kCpu) {
+    return cpu::AdamW(parameter, gradient, exp_avg, exp_avg_sq, options, cpu::NumThreads(stream));
+  }
+  return NoBackend("adamw", stream);
+}
+
+}  // namespace tessera

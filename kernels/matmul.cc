@@ -1,0 +1,51 @@
+#include "kernels/matmul.h"
+
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_kernels.h"
+
+namespace tessera {
+namespace {
+
+bool IsMatrix(const Tensor& tensor) { return tensor.shape().num_dims() == 2; }
+
+absl::Status CheckMatmul(const Tensor& a, const Tensor& b, const Tensor& output,
+                         const MatmulOptions& options, Stream& stream) {
+  ArgumentChecks checks("matmul", stream);
+  checks.That(IsMatrix(a) && IsMatrix(b) && IsMatrix(output), "all operands must be matrices");
+  if (!checks.status().ok()) return checks.status();
+  const int64_t m = output.shape().dim(0), n = output.shape().dim(1);
+  const int64_t k = a.shape().dim(options.transpose_a ? 0 : 1);
+  checks.Rows("a", a, DType::kFloat32, options.transpose_a ? Shape{k, m} : Shape{m, k})
+      .Rows("b", b, DType::kFloat32, options.transpose_b ? Shape{n, k} : Shape{k, n})
+      .Rows("output", output, DType::kFloat32, {m, n})
+      .That(!options.accumulate || (options.bias.is_null() && options.addend.is_null()),
+            "accumulate excludes bias and addend");
+  if (!options.bias.is_null()) checks.Dense("bias", options.bias, DType::kFloat32, {n});
+  if (!options.addend.is_null()) checks.Rows("addend", options.addend, DType::kFloat32, {m, n});
+  return checks.status();
+}
+
+}  // namespace
+
+absl::Status Matmul(const Tensor& a, const Tensor& b, const Tensor& output,
+                    const MatmulOptions& options, Stream& stream) {
+  if (absl::Status status = CheckMatmul(a, b, output, options, stream); !status.ok()) return status;
+  if (stream.device().kind() == DeviceKind::kCpu) {
+    return cpu::Matmul(a, b, output, options, cpu::NumThreads(stream));
+  }
+  return NoBackend("matmul", stream);
+}
+
+absl::Status AddRowSum(const Tensor& input, const Tensor& output, Stream& stream) {
+  const int64_t m = input.shape().num_rows(), n = input.shape().last_dim();
+  ArgumentChecks checks("add_row_sum", stream);
+  checks.Rows("input", input, DType::kFloat32, {m, n})
+      .Dense("output", output, DType::kFloat32, {n});
+  if (!checks.status().ok()) return checks.status();
+  if (stream.device().kind() == DeviceKind::kCpu) {
+    return cpu::AddRowSum(input, output, cpu::NumThreads(stream));
+  }
+  return NoBackend("add_row_sum", stream);
+}
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+#include "kernels/squared_norm.h"
+
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_kernels.h"
+
+namespace tessera {
+
+absl::Status SquaredNorm(const Tensor& input, const Tensor& output, Stream& stream) {
+  ArgumentChecks checks("squared_norm", stream);
+  checks.Dense("input", input, DType::kFloat32, {input.num_elements()})
+      .Dense("output", output, DType::kFloat32, {1});
+  if (!checks.status().ok()) return checks.status();
+  if (stream.device().kind() == DeviceKind::kCpu) {
+    return cpu::SquaredNorm(input, output, cpu::NumThreads(stream));
+  }
+  return NoBackend("squared_norm", stream);
+}
+
+}  // namespace tessera

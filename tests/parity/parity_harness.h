@@ -1,0 +1,56 @@
+// Trains a spec on one or more ranks of one process, for the numeric tests.
+#ifndef TESSERA_TESTS_PARITY_PARITY_HARNESS_H_
+#define TESSERA_TESTS_PARITY_PARITY_HARNESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/tessera/v1/spec.pb.h"
+#include "worker/data/token_source.h"
+#include "worker/trainer/trainer.h"
+
+namespace tessera {
+
+// Tokens held in memory.
+class MemoryTokenSource : public TokenSource {
+ public:
+  explicit MemoryTokenSource(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
+  int64_t num_tokens() const override { return static_cast<int64_t>(tokens_.size()); }
+  void Read(int64_t begin, absl::Span<int32_t> tokens) const override;
+
+ private:
+  const std::vector<int32_t> tokens_;
+};
+
+// count ids below vocab, a function of seed. Neighbours depend on each other, so that there is
+// something to learn.
+std::vector<int32_t> SyntheticTokens(int64_t count, int32_t vocab, uint32_t seed);
+
+struct ParityRun {
+  std::vector<StepResult> steps;                         // as rank 0 saw them
+  std::map<std::string, std::vector<float>> parameters;  // of rank 0, at the end
+  std::string sample;                                    // of rank 0
+};
+
+struct ParityOptions {
+  int num_threads = 1;  // of each rank's device
+  // Called on every rank before the first step.
+  std::function<absl::Status(Trainer&)> prepare;
+};
+
+// Runs spec on spec.mesh.dp ranks, threads of this process with a device each. Fails where ranks
+// disagree on a step's result or on a parameter, bit for bit.
+absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const JobData& data,
+                                         const ParityOptions& options = {});
+
+// A small model on synthetic data: vocabulary 257, sequence 37, 3 heads of 8.
+v1::TrainingJobSpec SmallSpec();
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_PARITY_PARITY_HARNESS_H_

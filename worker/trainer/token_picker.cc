@@ -1,0 +1,47 @@
+#include "worker/trainer/token_picker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "worker/model/initial_weights.h"
+
+namespace tessera {
+namespace {
+
+// Uniform in [0, 1).
+double Uniform(uint64_t seed, int64_t position) {
+  const auto bits = Philox({static_cast<uint32_t>(position),
+                            static_cast<uint32_t>(static_cast<uint64_t>(position) >> 32), 0, 0},
+                           {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return static_cast<double>(bits[0]) * 0x1p-32;
+}
+
+}  // namespace
+
+int32_t PickToken(absl::Span<const float> logits, const TokenChoice& choice, int64_t position) {
+  if (choice.temperature == 0) {
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  if (choice.top_k > 0 && choice.top_k < static_cast<int64_t>(ids.size())) {
+    std::stable_sort(ids.begin(), ids.end(),
+                     [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+    ids.resize(choice.top_k);
+  }
+  double max = -HUGE_VAL;
+  for (const int32_t id : ids) max = std::max(max, static_cast<double>(logits[id]));
+  std::vector<double> cumulative;
+  double total = 0;
+  for (const int32_t id : ids) {
+    total += std::exp((logits[id] - max) / choice.temperature);
+    cumulative.push_back(total);
+  }
+  const double draw = Uniform(choice.seed, position) * total;
+  const auto chosen = std::upper_bound(cumulative.begin(), cumulative.end(), draw);
+  return ids[std::min<size_t>(chosen - cumulative.begin(), ids.size() - 1)];
+}
+
+}  // namespace tessera

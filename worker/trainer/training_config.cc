@@ -1,0 +1,168 @@
+#include "worker/trainer/training_config.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+// Remembers the first field that fails.
+class FieldChecks {
+ public:
+  FieldChecks& Valid(bool holds, absl::string_view field, const absl::AlphaNum& value,
+                     absl::string_view rule) {
+    if (status_.ok() && !holds) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(field, ": ", value, ": ", rule));
+    }
+    return *this;
+  }
+  FieldChecks& Supported(bool holds, absl::string_view field, const absl::AlphaNum& value,
+                         absl::string_view what_is) {
+    if (status_.ok() && !holds) {
+      status_ = absl::UnimplementedError(
+          absl::StrCat(field, ": ", value, ": not supported by this version (", what_is, ")"));
+    }
+    return *this;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
+
+int64_t AxisSize(int32_t size) { return size == 0 ? 1 : size; }
+
+absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
+  const v1::ModelSpec& model = spec.model();
+  return FieldChecks()
+      .Supported(model.family() == v1::MODEL_FAMILY_GPT2, "spec.model.family",
+                 v1::ModelFamily_Name(model.family()), "gpt2")
+      .Supported(!model.has_tie_word_embeddings() || model.tie_word_embeddings(),
+                 "spec.model.tie_word_embeddings", "false", "true")
+      .Supported(model.dropout() == 0, "spec.model.dropout", model.dropout(), "0")
+      .Supported(
+          spec.precision() == v1::PRECISION_UNSPECIFIED || spec.precision() == v1::PRECISION_FP32,
+          "spec.precision", v1::Precision_Name(spec.precision()), "fp32")
+      .Supported(AxisSize(spec.mesh().cp()) == 1, "spec.mesh.cp", spec.mesh().cp(), "1")
+      .Supported(AxisSize(spec.mesh().pp()) == 1, "spec.mesh.pp", spec.mesh().pp(), "1")
+      .Supported(AxisSize(spec.mesh().tp()) == 1, "spec.mesh.tp", spec.mesh().tp(), "1")
+      .Supported(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0")
+      .Supported(
+          spec.recompute() == v1::RECOMPUTE_UNSPECIFIED || spec.recompute() == v1::RECOMPUTE_NONE,
+          "spec.recompute", v1::Recompute_Name(spec.recompute()), "none")
+      .Supported(!spec.sequence_parallel(), "spec.sequence_parallel", "true", "false")
+      .status();
+}
+
+absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinates& coordinates) {
+  const v1::ModelSpec& model = spec.model();
+  const int64_t micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
+  const int64_t dp = AxisSize(spec.mesh().dp());
+  FieldChecks checks;
+  checks.Valid(model.vocab_size() >= 2, "spec.model.vocab_size", model.vocab_size(), "at least 2")
+      .Valid(model.context_length() >= 1, "spec.model.context_length", model.context_length(),
+             "at least 1")
+      .Valid(model.layers() >= 1, "spec.model.layers", model.layers(), "at least 1")
+      .Valid(model.heads() >= 1, "spec.model.heads", model.heads(), "at least 1")
+      .Valid(model.hidden_size() >= 1, "spec.model.hidden_size", model.hidden_size(), "at least 1")
+      .Valid(!model.has_intermediate_size() || model.intermediate_size() >= 1,
+             "spec.model.intermediate_size", model.intermediate_size(), "at least 1")
+      .Valid(spec.data().sequence_length() >= 1 &&
+                 spec.data().sequence_length() <= model.context_length(),
+             "spec.data.sequence_length", spec.data().sequence_length(),
+             "at least 1 and at most spec.model.context_length")
+      .Valid(spec.learning_rate().peak() > 0, "spec.learning_rate.peak",
+             spec.learning_rate().peak(), "positive")
+      .Valid(spec.steps() >= 1, "spec.steps", spec.steps(), "at least 1")
+      .Valid(spec.learning_rate().warmup_steps() >= 0 &&
+                 spec.learning_rate().warmup_steps() <= spec.steps(),
+             "spec.learning_rate.warmup_steps", spec.learning_rate().warmup_steps(),
+             "0 .. spec.steps")
+      .Valid(dp >= 1, "spec.mesh.dp", dp, "at least 1")
+      .Valid(micro_batches >= 1, "spec.batch.micro_batches", micro_batches, "at least 1")
+      .Valid(!spec.has_evaluation() || spec.evaluation().every_steps() >= 1,
+             "spec.evaluation.every_steps", spec.evaluation().every_steps(), "at least 1")
+      .Valid(!spec.has_sample() || spec.data().format() == v1::DATA_FORMAT_TEXT, "spec.sample", "",
+             "needs spec.data.format text");
+  if (!checks.status().ok()) return checks.status();
+  return checks
+      .Valid(model.hidden_size() % model.heads() == 0, "spec.model.heads", model.heads(),
+             "must divide spec.model.hidden_size")
+      .Valid(spec.batch().global_batch_size() >= 1 &&
+                 spec.batch().global_batch_size() % (dp * micro_batches) == 0,
+             "spec.batch.global_batch_size", spec.batch().global_batch_size(),
+             "a multiple of spec.mesh.dp * spec.batch.micro_batches")
+      .Valid(coordinates.dp_rank() >= 0 && coordinates.dp_rank() < dp, "coordinates.dp_rank",
+             coordinates.dp_rank(), "inside spec.mesh.dp")
+      .status();
+}
+
+ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
+  ModelConfig config;
+  config.vocab_size = spec.vocab_size();
+  config.context_length = spec.context_length();
+  config.layers = spec.layers();
+  config.heads = spec.heads();
+  config.hidden_size = spec.hidden_size();
+  config.intermediate_size =
+      spec.has_intermediate_size() ? spec.intermediate_size() : 4 * config.hidden_size;
+  if (spec.has_layer_norm_epsilon()) {
+    config.layer_norm_epsilon = static_cast<float>(spec.layer_norm_epsilon());
+  }
+  if (spec.has_initializer_range()) config.initializer_range = spec.initializer_range();
+  return config;
+}
+
+ZeroOptimizerOptions MakeOptimizerOptions(const v1::OptimizerSpec& spec) {
+  ZeroOptimizerOptions options;
+  if (spec.has_beta1()) options.beta1 = spec.beta1();
+  if (spec.has_beta2()) options.beta2 = spec.beta2();
+  if (spec.has_epsilon()) options.epsilon = spec.epsilon();
+  if (spec.has_weight_decay()) options.weight_decay = spec.weight_decay();
+  if (spec.has_gradient_clip_norm()) options.clip_norm = spec.gradient_clip_norm();
+  options.clip_before_reduce = spec.gradient_clipping() == v1::GRADIENT_CLIPPING_BEFORE_REDUCE;
+  return options;
+}
+
+LearningRateSchedule MakeSchedule(const v1::LearningRateSpec& spec, int64_t steps) {
+  return {spec.peak(), spec.has_final() ? spec.final() : spec.peak() / 10, spec.warmup_steps(),
+          steps, spec.decay() != v1::LEARNING_RATE_DECAY_CONSTANT};
+}
+
+}  // namespace
+
+absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spec,
+                                                  const v1::MeshCoordinates& coordinates) {
+  if (absl::Status status = CheckSupported(spec); !status.ok()) return status;
+  if (absl::Status status = CheckSizes(spec, coordinates); !status.ok()) return status;
+  TrainingConfig config;
+  config.model = MakeModelConfig(spec.model());
+  config.optimizer = MakeOptimizerOptions(spec.optimizer());
+  config.learning_rate = MakeSchedule(spec.learning_rate(), spec.steps());
+  config.steps = spec.steps();
+  config.sequence_length = spec.data().sequence_length();
+  config.ignore_target_ids.assign(spec.data().ignore_target_ids().begin(),
+                                  spec.data().ignore_target_ids().end());
+  config.global_batch_size = spec.batch().global_batch_size();
+  config.micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
+  config.dp_size = AxisSize(spec.mesh().dp());
+  config.dp_rank = coordinates.dp_rank();
+  config.init_seed = spec.seeds().init();
+  config.data_seed = spec.seeds().data();
+  if (spec.has_evaluation()) {
+    config.evaluate_every_steps = spec.evaluation().every_steps();
+    if (spec.evaluation().has_sequences()) {
+      config.evaluation_sequences = spec.evaluation().sequences();
+    }
+  }
+  if (spec.has_sample()) {
+    const v1::SampleSpec& sample = spec.sample();
+    config.sample = SampleOptions{sample.prompt(), sample.max_new_tokens(),
+                                  sample.has_temperature() ? sample.temperature() : 1.0,
+                                  sample.top_k(), sample.seed()};
+  }
+  return config;
+}
+
+}  // namespace tessera

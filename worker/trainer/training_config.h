@@ -1,0 +1,57 @@
+// A job's spec as the trainer uses it: defaults resolved, unsupported values refused.
+#ifndef TESSERA_WORKER_TRAINER_TRAINING_CONFIG_H_
+#define TESSERA_WORKER_TRAINER_TRAINING_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/tessera/v1/assignment.pb.h"
+#include "proto/tessera/v1/spec.pb.h"
+#include "worker/model/model_config.h"
+#include "worker/trainer/learning_rate.h"
+#include "worker/zero/zero_optimizer.h"
+
+namespace tessera {
+
+struct SampleOptions {
+  std::string prompt;
+  int64_t max_new_tokens = 0;
+  double temperature = 1;
+  int64_t top_k = 0;  // 0: all
+  uint64_t seed = 0;
+};
+
+struct TrainingConfig {
+  ModelConfig model;
+  ZeroOptimizerOptions optimizer;
+  LearningRateSchedule learning_rate;
+  int64_t steps = 0;
+  int64_t sequence_length = 0;  // T
+  std::vector<int32_t> ignore_target_ids;
+  int64_t global_batch_size = 0;  // G
+  int64_t micro_batches = 1;
+  int64_t dp_size = 1;
+  int64_t dp_rank = 0;
+  uint64_t init_seed = 0;
+  uint64_t data_seed = 0;
+  int64_t evaluate_every_steps = 0;             // 0: never
+  std::optional<int64_t> evaluation_sequences;  // absent: all
+  std::optional<SampleOptions> sample;
+
+  // Sequences of one rank in one step, and in one of its micro-batches.
+  int64_t local_batch_size() const { return global_batch_size / dp_size; }
+  int64_t micro_batch_size() const { return local_batch_size() / micro_batches; }
+};
+
+// Pure. INVALID_ARGUMENT: a field without which training would be nonsense (the coordinator has
+// checked all rules of spec.proto). UNIMPLEMENTED: a value that this version cannot train. Messages
+// start with the field's path.
+absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spec,
+                                                  const v1::MeshCoordinates& coordinates);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAINER_TRAINING_CONFIG_H_

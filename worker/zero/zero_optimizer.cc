@@ -1,0 +1,121 @@
+#include "worker/zero/zero_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/adamw.h"
+#include "kernels/elementwise.h"
+#include "kernels/squared_norm.h"
+#include "kernels/status_macros.h"
+
+namespace tessera {
+
+absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
+    const ZeroOptimizerOptions& options, ZeroStore& store, Communicator& zero_group, Device& device,
+    Stream& stream) {
+  std::unique_ptr<ZeroOptimizer> optimizer(new ZeroOptimizer(options, store, zero_group, device));
+  for (int unit = 0; unit < optimizer->num_units(); ++unit) {
+    const int64_t size = store.layout(unit).size_elements;
+    const int64_t bytes = size * DTypeSizeBytes(DType::kFloat32);
+    Moments moments;
+    TESSERA_ASSIGN_OR_RETURN(moments.buffer,
+                             device.Allocate(2 * bytes, MemoryCategory::kOptimizer,
+                                             absl::StrCat("unit ", store.units()[unit].name)));
+    moments.exp_avg = moments.buffer.View(DType::kFloat32, {size});
+    moments.exp_avg_sq = moments.buffer.View(DType::kFloat32, {size}, bytes);
+    TESSERA_RETURN_IF_ERROR(device.SetZero(moments.exp_avg, stream));
+    TESSERA_RETURN_IF_ERROR(device.SetZero(moments.exp_avg_sq, stream));
+    optimizer->moments_.push_back(std::move(moments));
+  }
+  optimizer->norms_.resize(optimizer->num_units() + 1);
+  TESSERA_ASSIGN_OR_RETURN(optimizer->norm_buffer_,
+                           device.Allocate(optimizer->norms_.size() * sizeof(float),
+                                           MemoryCategory::kWorkspace, "gradient norms"));
+  TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+  return optimizer;
+}
+
+template <typename TensorOf>
+absl::StatusOr<double> ZeroOptimizer::SquareSum(const TensorOf& tensor_of, Stream& stream) {
+  const Tensor sums = norm_buffer_.View(DType::kFloat32, {num_units()});
+  for (int unit = 0; unit < num_units(); ++unit) {
+    TESSERA_RETURN_IF_ERROR(SquaredNorm(tensor_of(unit), sums.Slice(unit, 1), stream));
+  }
+  TESSERA_RETURN_IF_ERROR(device_.CopyOut(sums, norms_.data(), sums.size_bytes(), stream));
+  TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+  double total = 0;
+  for (int unit = 0; unit < num_units(); ++unit) total += norms_[unit];
+  return total;
+}
+
+absl::Status ZeroOptimizer::ClipLocal(const StepInput& input, Stream& stream) {
+  if (input.local_valid_targets == 0) return absl::OkStatus();  // contributes 0 as it is
+  TESSERA_ASSIGN_OR_RETURN(
+      const double squares,
+      SquareSum([&](int unit) { return store_.flat_gradients(unit); }, stream));
+  // The gradients hold the global divisor; the rank's own mean has its own.
+  const double norm = std::sqrt(squares) * static_cast<double>(input.global_valid_targets) /
+                      static_cast<double>(input.local_valid_targets);
+  if (norm <= options_.clip_norm) return absl::OkStatus();
+  const float scale = static_cast<float>(options_.clip_norm / norm);
+  for (int unit = 0; unit < num_units(); ++unit) {
+    TESSERA_RETURN_IF_ERROR(Scale(store_.flat_gradients(unit), scale, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& stream) {
+  const bool clips = std::isfinite(options_.clip_norm);
+  if (clips && options_.clip_before_reduce) TESSERA_RETURN_IF_ERROR(ClipLocal(input, stream));
+  const int64_t rank = zero_group_.group_rank();
+  auto shard = [&](int unit) {
+    const int64_t size = store_.layout(unit).shard_elements;
+    return store_.flat_gradients(unit).Slice(rank * size, size);
+  };
+  for (int unit = 0; unit < num_units(); ++unit) {
+    TESSERA_RETURN_IF_ERROR(zero_group_.ReduceScatter(store_.flat_gradients(unit), shard(unit),
+                                                      ReduceOp::kSum, stream));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const double shard_squares, SquareSum(shard, stream));
+  const Tensor total = norm_buffer_.View(DType::kFloat32, {1}, num_units() * sizeof(float));
+  float squares = static_cast<float>(shard_squares);
+  TESSERA_RETURN_IF_ERROR(device_.CopyIn(&squares, sizeof(squares), total, stream));
+  TESSERA_RETURN_IF_ERROR(zero_group_.AllReduce(total, ReduceOp::kSum, stream));
+  TESSERA_RETURN_IF_ERROR(device_.CopyOut(total, &squares, sizeof(squares), stream));
+  TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+  const double norm = std::sqrt(static_cast<double>(squares));
+  if (!std::isfinite(norm)) return norm;
+  // Stage 0 updates whole parameters, so it needs whole gradients.
+  for (int unit = 0; unit < num_units(); ++unit) {
+    TESSERA_RETURN_IF_ERROR(
+        zero_group_.AllGather(shard(unit), store_.flat_gradients(unit), stream));
+  }
+  const bool over = clips && !options_.clip_before_reduce && norm > options_.clip_norm;
+  TESSERA_RETURN_IF_ERROR(Update(input, over ? options_.clip_norm / norm : 1, stream));
+  return norm;
+}
+
+absl::Status ZeroOptimizer::Update(const StepInput& input, double gradient_scale, Stream& stream) {
+  AdamWOptions adamw;
+  adamw.learning_rate = input.learning_rate;
+  adamw.beta1 = options_.beta1;
+  adamw.beta2 = options_.beta2;
+  adamw.epsilon = options_.epsilon;
+  adamw.step = input.step;
+  adamw.gradient_scale = gradient_scale;
+  for (int unit = 0; unit < num_units(); ++unit) {
+    for (const ParameterSlot& slot : store_.layout(unit).slots) {
+      auto part = [&](const Tensor& flat) {
+        return flat.Slice(slot.offset_elements, slot.size_elements);
+      };
+      adamw.weight_decay = slot.decays ? options_.weight_decay : 0;
+      TESSERA_RETURN_IF_ERROR(AdamW(part(store_.flat_parameters(unit)),
+                                    part(store_.flat_gradients(unit)), part(moments_[unit].exp_avg),
+                                    part(moments_[unit].exp_avg_sq), adamw, stream));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera
