@@ -13,8 +13,8 @@ readonly DAEMON_TARGETS="//coordinator:tessera-coordinator //worker:tessera-work
 # headers are no inputs of actions: the fingerprint makes objects of other package versions others.
 # A user.bazelrc decides for itself.
 configure_bazel() {
-  local rc=$ROOT/.tessera/bazelrc content=""
-  mkdir -p "$ROOT/.tessera"
+  local rc=$STATE/bazelrc content=""
+  mkdir -p "$STATE"
   if [ ! -e "$ROOT/user.bazelrc" ]; then
     content="build --disk_cache=${XDG_CACHE_HOME:-$HOME/.cache}/tessera/bazel
 build --action_env=TESSERA_PACKAGES=$PACKAGE_FINGERPRINT
@@ -57,12 +57,12 @@ command_bench() {
   fi
   local name=$1
   shift
-  grep -qx -- "$name" <<<"$names" || die_usage "there is no benchmark '$name'; there are: $(echo $names)"
+  grep -qx -- "$name" <<<"$names" || die_usage "there is no benchmark '$name'; there are: ${names//$'\n'/ }"
   install_packages build
   configure_bazel
   bazel build --noshow_loading_progress --show_result=0 "//tests/bench:${name}_bench" >&2 ||
     die "the build failed"
   # In the caller's folder, so that a relative --json=FILE means what it says.
-  cd "${OLDPWD:-$ROOT}"
+  cd "${OLDPWD:-$ROOT}" || exit 1
   exec "$BIN/tests/bench/${name}_bench" "$@"
 }

@@ -110,7 +110,7 @@ install_packages() {
       grep -q "^$name " <<<"$installed" || die "package $name is still missing after apt-get install"
     done
   fi
-  PACKAGE_FINGERPRINT=$(awk -v build=" $(echo $fingerprint_names $FINGERPRINT_EXTRA) " \
+  PACKAGE_FINGERPRINT=$(awk -v build=" ${fingerprint_names//$'\n'/ } $FINGERPRINT_EXTRA " \
     'index(build, " " $1 " ")' <<<"$installed" | sha256sum | cut -c1-16)
 }
 

@@ -8,7 +8,7 @@
 #   no-asan, no-tsan   not under that sanitizer (the target says why)
 
 command_test() {
-  local long= sanitizer= targets=() argument
+  local long="" sanitizer="" targets=() argument
   for argument in "$@"; do
     case $argument in
       --long) long=1 ;;
@@ -26,7 +26,7 @@ command_test() {
 
   local filters=-gpu flags=(--keep_going --nocache_test_results --test_output=errors)
   if [ -n "$long" ]; then
-    flags+=(--test_env=TESSERA_LONG_TESTS=1 --test_timeout=300,900,1800,5400)
+    flags+=(--test_env=TESSERA_LONG_TESTS=1 "--test_timeout=300,900,1800,5400")
   else
     filters+=,-long
   fi
@@ -34,7 +34,7 @@ command_test() {
     filters+=,-e2e,-no-$sanitizer
     # Sanitized code is several times slower, and may be wanted where tests are not.
     flags+=(--config="$sanitizer" --build_tests_only)
-    [ -n "$long" ] || flags+=(--test_timeout=180,600,1200,3600)
+    [ -n "$long" ] || flags+=("--test_timeout=180,600,1200,3600")
     # With more random bits than the tsan run-time of g++ 12 expects, it does not start.
     if [ "$sanitizer" = tsan ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ] &&
       setarch -R true 2>/dev/null; then
@@ -43,7 +43,7 @@ command_test() {
   fi
   flags+=("--test_tag_filters=$filters")
 
-  local folder=$ROOT/.tessera/test status=0
+  local folder=$STATE/test status=0
   mkdir -p "$folder"
   rm -f "$folder/events.json"
   heading "Testing ${targets[*]}${sanitizer:+ with $sanitizer}"
