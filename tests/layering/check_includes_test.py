@@ -36,6 +36,7 @@ CASES = [
     ("unknown folder", "engine/x.cc", '#include <string>', "has no rules"),
     # Inside worker/.
     ("comm kernels", "worker/comm/x.cc", '#include "kernels/dtype.h"', None),
+    ("comm backend", "worker/comm/cpu_transport.h", '#include "kernels/cpu/cpu_device.h"', None),
     ("comm proto", "worker/comm/x.cc", '#include "proto/tessera/v1/spec.pb.h"', "worker/comm/ may not include proto/"),
     ("comm model", "worker/comm/x.cc", '#include "worker/model/gpt2.h"', "worker/comm/ may not include worker/model/"),
     ("engine backend", "worker/model/x.cc", '#include "kernels/cpu/matmul.h"', "worker/model/ may not include kernels/cpu/"),

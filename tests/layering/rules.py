@@ -45,7 +45,8 @@ ARROWS = {
     "coordinator": ("proto/*", "plan/*", KEY_VALUE),
     "cli": ("proto/*",),
     # worker/, from the bottom up. The folders of the mesh's axes never include each other.
-    "worker/comm": KERNELS,
+    # A transport moves the memory of one kind of device.
+    "worker/comm": KERNELS + BACKENDS,
     "worker/data": _ENGINE,
     "worker/tensor_parallel": _ENGINE + ("worker/comm/*",),
     "worker/context_parallel": _ENGINE + ("worker/comm/*",),

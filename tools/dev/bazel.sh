@@ -38,14 +38,15 @@ command_build() {
   bazel build "$@"
 }
 
-# The names N of //tests/bench:N_bench.
-bench_names() {
-  sed -n 's/^ *name = "\(.*\)_bench",$/\1/p' "$ROOT/tests/bench/BUILD.bazel" 2>/dev/null | sort -u
+# "NAME TARGET" of each benchmark: //tests/bench:NAME_bench or NAME_benchmark.
+benchmarks() {
+  sed -n 's/^ *name = "\(.*\)\(_bench\|_benchmark\)",$/\1 \1\2/p' "$ROOT/tests/bench/BUILD.bazel" \
+    2>/dev/null | sort -u
 }
 
 command_bench() {
   local names
-  names=$(bench_names)
+  names=$(benchmarks | cut -d' ' -f1)
   if [ $# -eq 0 ]; then
     if [ -z "$names" ]; then
       say "There are no benchmarks in tests/bench yet."
@@ -55,14 +56,15 @@ command_bench() {
     fi
     return 0
   fi
-  local name=$1
+  local name=$1 target
   shift
   grep -qx -- "$name" <<<"$names" || die_usage "there is no benchmark '$name'; there are: ${names//$'\n'/ }"
   install_packages build
   configure_bazel
-  bazel build --noshow_loading_progress --show_result=0 "//tests/bench:${name}_bench" >&2 ||
+  target=$(benchmarks | sed -n "s/^$name //p" | head -n 1)
+  bazel build --noshow_loading_progress --show_result=0 "//tests/bench:$target" >&2 ||
     die "the build failed"
   # In the caller's folder, so that a relative --json=FILE means what it says.
   cd "${OLDPWD:-$ROOT}" || exit 1
-  exec "$BIN/tests/bench/${name}_bench" "$@"
+  exec "$BIN/tests/bench/$target" "$@"
 }
