@@ -74,8 +74,7 @@ To look further, start a cluster that stays, and try:
   ./dev up
   export TESSERA_ENDPOINT=127.0.0.1:7433 PATH=\$PWD/bazel-bin/cli:\$PATH
   tessera create -f deploy/jobs/demo.yaml --watch
-  tessera get workers -o wide; tessera get placement $job; tessera describe job $job
-  tessera explain mesh; tessera doctor
+  tessera get jobs; tessera describe job $job; tessera get placement $job -o json
   ./dev down
 TEXT
   [ "$verdict" -eq 0 ] && [ "$watched" -eq 0 ] || exit 1
