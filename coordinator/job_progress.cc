@@ -37,7 +37,8 @@ void ApplyStepReport(const v1::StepReport& report, v1::JobProgress& progress) {
       AddPoint(report.step(), report.loss(), *progress.mutable_loss_curve());
     }
   }
-  if (report.has_validation_loss()) {
+  const Curve& known = progress.validation_curve();
+  if (report.has_validation_loss() && (known.empty() || known.rbegin()->step() < report.step())) {
     if (!progress.has_first_validation_loss()) {
       progress.set_first_validation_loss(report.validation_loss());
     }

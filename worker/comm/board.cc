@@ -30,7 +30,7 @@ struct Board::Slot {
   alignas(64) std::atomic<uint64_t> posted;
   alignas(64) std::atomic<uint64_t> finished;
   alignas(64) std::atomic<uint32_t> inside;
-  std::atomic<uint32_t> presence;
+  std::atomic<uint32_t> has_left;
   struct alignas(64) Line {
     Posting posting;
   };
@@ -113,14 +113,12 @@ bool Board::IsTaken(int from, int to, uint64_t index) const {
   return entry(from, to, index).taken.load() >= index;
 }
 
-void Board::SetPresence(int member, Presence presence) {
-  slot(member).presence.store(static_cast<uint32_t>(presence));
+void Board::Leave(int member) {
+  slot(member).has_left.store(1);
   Ring();
 }
 
-Board::Presence Board::presence(int member) const {
-  return static_cast<Presence>(slot(member).presence.load());
-}
+bool Board::has_left(int member) const { return slot(member).has_left.load() != 0; }
 
 void Board::Abort(const absl::Status& reason) {
   Header& header = *reinterpret_cast<Header*>(memory_);

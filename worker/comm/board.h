@@ -63,10 +63,9 @@ class Board {
   void TakeMessage(int from, int to, uint64_t index);
   bool IsTaken(int from, int to, uint64_t index) const;
 
-  // A member is `present` from Arrive to Leave.
-  enum class Presence : uint32_t { kExpected, kPresent, kLeft };
-  void SetPresence(int member, Presence presence);
-  Presence presence(int member) const;
+  // `member` will do nothing more in this group.
+  void Leave(int member);
+  bool has_left(int member) const;
 
   // The first abort stays. code and message: what the others report.
   void Abort(const absl::Status& reason);

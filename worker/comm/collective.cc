@@ -10,8 +10,9 @@
 namespace tessera {
 namespace {
 
-// Memory is entered for this much at a time, so that an abort is seen between pieces.
-constexpr int64_t kPieceBytes = 1 << 20;
+// Of a collective's message channels, the third; a packet takes two.
+constexpr uint64_t kChannelsPerCollective = 4;
+constexpr uint64_t kResultChannel = 2;
 
 char* Address(const Tensor& tensor) { return reinterpret_cast<char*>(tensor.address()); }
 
@@ -47,7 +48,26 @@ Collective::Collective(Membership& group, CollectiveKind kind, int64_t sequence,
 
 absl::Status Collective::Start() {
   if (group_.board) group_.board->board.Post(group_.self(), index_, posting_);
+  for (int member = 0; member < group_.size(); ++member) {
+    if (!group_.IsLinkedPeer(member)) continue;
+    linked_.resize(group_.size());
+    linked_[member] = std::make_unique<Linked>();
+    MessageLink& link = *group_.peers[member].link;
+    const uint64_t channel = index_ * kChannelsPerCollective;
+    const ElementRange range = OutgoingOf(group_.self(), member);
+    absl::Status status = linked_[member]->incoming.Start(link, channel, *group_.device);
+    if (status.ok()) {
+      status = linked_[member]->outgoing.Start(link, channel, posting_,
+                                               input_ + range.begin * element_bytes_,
+                                               range.count * element_bytes_);
+    }
+    if (!status.ok()) return GoneError(group_.spec, member, status);
+  }
   return absl::OkStatus();
+}
+
+Collective::Linked* Collective::linked(int member) const {
+  return linked_.empty() ? nullptr : linked_[member].get();
 }
 
 absl::StatusOr<bool> Collective::Advance() {
@@ -67,14 +87,41 @@ absl::StatusOr<bool> Collective::Advance() {
   return Close();
 }
 
+absl::StatusOr<const Posting*> Collective::Find(int member) const {
+  if (Linked* link = linked(member)) return link->incoming.Find();
+  return group_.board->board.Find(member, index_);
+}
+
 absl::StatusOr<bool> Collective::Meet() {
   for (; next_ < group_.size(); ++next_) {
-    if (!group_.IsMappedPeer(next_)) continue;
-    const Posting* theirs = group_.board->board.Find(next_, index_);
-    if (theirs == nullptr) return false;
-    if (absl::Status status = Agree(next_, *theirs); !status.ok()) return status;
+    if (next_ == group_.self()) continue;
+    absl::StatusOr<const Posting*> theirs = Find(next_);
+    if (!theirs.ok()) return GoneError(group_.spec, next_, theirs.status());
+    if (*theirs == nullptr) return false;
+    absl::Status status = Agree(next_, **theirs);
+    if (status.ok()) status = GoneError(group_.spec, next_, Expect(next_));
+    if (!status.ok()) return status;
   }
   return true;
+}
+
+absl::Status Collective::Expect(int member) {
+  Linked* link = linked(member);
+  if (link == nullptr) return absl::OkStatus();
+  const ElementRange outgoing = OutgoingOf(member, group_.self());
+  const ElementRange landing =
+      Landing(kind(), posting_.num_elements, group_.size(), posting_.root, member, group_.self());
+  absl::Status status = link->incoming.Expect(
+      IsReduction(kind()) ? nullptr : output_ + landing.begin * element_bytes_,
+      outgoing.count * element_bytes_);
+  if (status.ok() && kind() == CollectiveKind::kAllReduce) {
+    // Sent only after that member has received all of this block, so that nobody reads it any more.
+    const ElementRange theirs = OutgoingOf(member, member);
+    status = RecvPieces(
+        *group_.peers[member].link, index_ * kChannelsPerCollective + kResultChannel,
+        output_ + theirs.begin * element_bytes_, theirs.count * element_bytes_, link->results);
+  }
+  return status;
 }
 
 absl::Status Collective::Agree(int member, const Posting& theirs) const {
@@ -116,28 +163,61 @@ absl::StatusOr<bool> Collective::Reduce() {
   absl::InlinedVector<const void*, 16> sources(group_.size());
   absl::InlinedVector<void*, 16> outputs;
   while (moved_ < size_bytes) {
+    absl::StatusOr<bool> there = FindSummands(begin_bytes, absl::MakeSpan(sources));
+    if (!there.ok() || !*there) return there;
+    // all_reduce: the owner writes its block to every member.
+    const bool is_all_reduce = kind() == CollectiveKind::kAllReduce;
+    outputs.assign(1, output_ + (is_all_reduce ? begin_bytes : 0) + moved_);
+    for (int member = 0; is_all_reduce && member < group_.size(); ++member) {
+      if (group_.IsMappedPeer(member)) outputs.push_back(OutputOf(member) + begin_bytes + moved_);
+    }
     if (group_.board && !group_.board->board.Enter(group_.self())) return false;
     const int64_t piece_bytes = std::min(kPieceBytes, size_bytes - moved_);
-    outputs.clear();
-    for (int member = 0; member < group_.size(); ++member) {
-      sources[member] = InputOf(member) + begin_bytes + moved_;
-      // all_reduce: the owner writes its block to every member.
-      if (kind() == CollectiveKind::kAllReduce) {
-        outputs.push_back(OutputOf(member) + begin_bytes + moved_);
-      }
-    }
-    if (kind() == CollectiveKind::kReduceScatter) outputs.push_back(output_ + moved_);
     tessera::Reduce(posting_.dtype, posting_.op, sources, outputs, piece_bytes / element_bytes_);
     if (group_.board) group_.board->board.Exit(group_.self());
+    absl::Status status = HandOnPiece(static_cast<const char*>(outputs[0]), piece_bytes);
+    if (!status.ok()) return status;
     moved_ += piece_bytes;
   }
   return true;
+}
+
+absl::StatusOr<bool> Collective::FindSummands(int64_t begin_bytes,
+                                              absl::Span<const void*> sources) {
+  for (int member = 0; member < group_.size(); ++member) {
+    Linked* link = linked(member);
+    if (link == nullptr) {
+      sources[member] = InputOf(member) + begin_bytes + moved_;
+      continue;
+    }
+    absl::StatusOr<const char*> piece = link->incoming.Piece(moved_);
+    if (!piece.ok()) return GoneError(group_.spec, member, piece.status());
+    if (*piece == nullptr) return false;
+    sources[member] = *piece;
+  }
+  return true;
+}
+
+absl::Status Collective::HandOnPiece(const char* result, int64_t piece_bytes) {
+  for (size_t member = 0; member < linked_.size(); ++member) {
+    Linked* link = linked_[member].get();
+    if (link == nullptr) continue;
+    absl::Status status = link->incoming.Release(moved_);
+    if (status.ok() && kind() == CollectiveKind::kAllReduce) {
+      status =
+          SendPieces(*group_.peers[member].link, index_ * kChannelsPerCollective + kResultChannel,
+                     result, piece_bytes, link->results);
+    }
+    if (!status.ok()) return GoneError(group_.spec, static_cast<int>(member), status);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Collective::Copy() {
   // Each member starts with itself and goes round, so that not all read from the same one.
   for (; next_ < group_.size(); ++next_, moved_ = 0) {
     const int from = (group_.self() + next_) % group_.size();
+    if (linked(from) != nullptr) continue;  // lands by itself
     const ElementRange outgoing = OutgoingOf(from, group_.self());
     const ElementRange landing =
         Landing(kind(), posting_.num_elements, group_.size(), posting_.root, from, group_.self());
@@ -157,15 +237,39 @@ absl::StatusOr<bool> Collective::Copy() {
 absl::StatusOr<bool> Collective::Close() {
   for (; next_ < group_.size(); ++next_) {
     if (group_.IsMappedPeer(next_) && !group_.board->board.IsFinished(next_, index_)) return false;
+    Linked* link = linked(next_);
+    if (link == nullptr) continue;
+    absl::StatusOr<bool> complete = link->incoming.Test();
+    if (complete.ok() && *complete) complete = link->results.Test();
+    if (complete.ok() && *complete) complete = link->outgoing.Test();
+    if (!complete.ok()) return GoneError(group_.spec, next_, complete.status());
+    if (!*complete) return false;
   }
   return true;
 }
 
 bool Collective::Misses(int member) const {
+  // A link that fails says so by itself; what it delivers may still be under way.
+  if (linked(member) != nullptr) return member >= next_ || stage_ == Stage::kMove;
   if (!group_.IsMappedPeer(member)) return false;
   const Board& board = group_.board->board;
   if (stage_ == Stage::kMeet) return board.Find(member, index_) == nullptr;
   return !board.IsFinished(member, index_);
+}
+
+Transfer* Collective::blocker() const {
+  if (linked_.empty()) return nullptr;
+  if (stage_ == Stage::kMove) {
+    for (const auto& link : linked_) {
+      if (link != nullptr && link->incoming.blocker() != nullptr) return link->incoming.blocker();
+    }
+    return nullptr;
+  }
+  const Linked* link = next_ < group_.size() ? linked(next_) : nullptr;
+  if (link == nullptr) return nullptr;
+  if (Transfer* transfer = link->incoming.blocker()) return transfer;
+  if (Transfer* transfer = link->results.blocker()) return transfer;
+  return link->outgoing.blocker();
 }
 
 }  // namespace tessera

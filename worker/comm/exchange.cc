@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kPieceBytes = 1 << 20;
+// Message channels that no collective uses; a packet takes two.
+uint64_t Channel(uint64_t index) { return uint64_t{1} << 63 | 2 * index; }
 
 char* Address(const Tensor& tensor) { return reinterpret_cast<char*>(tensor.address()); }
 
@@ -23,6 +24,16 @@ SendOperation::SendOperation(Membership& group, int64_t sequence, uint64_t index
       tensor_(tensor) {}
 
 absl::Status SendOperation::Start() {
+  if (group_.IsLinkedPeer(to_)) {
+    Posting posting;
+    posting.kind = CollectiveKind::kSend;
+    posting.dtype = tensor_.dtype();
+    posting.num_elements = tensor_.num_elements();
+    packet_ = std::make_unique<OutgoingPacket>();
+    return GoneError(group_.spec, to_,
+                     packet_->Start(*group_.peers[to_].link, Channel(index_), posting,
+                                    Address(tensor_), tensor_.size_bytes()));
+  }
   Message message;
   message.dtype = tensor_.dtype();
   message.num_elements = tensor_.num_elements();
@@ -35,10 +46,16 @@ absl::Status SendOperation::Start() {
                                                    MemberName(group_.spec, to_)));
 }
 
-absl::StatusOr<bool> SendOperation::Advance() { return !Misses(to_); }
+absl::StatusOr<bool> SendOperation::Advance() {
+  if (packet_ == nullptr) return !Misses(to_);
+  absl::StatusOr<bool> complete = packet_->Test();
+  if (!complete.ok()) return GoneError(group_.spec, to_, complete.status());
+  return complete;
+}
 
 bool SendOperation::Misses(int member) const {
-  return member == to_ && !group_.board->board.IsTaken(group_.self(), to_, index_);
+  if (member != to_) return false;
+  return packet_ != nullptr || !group_.board->board.IsTaken(group_.self(), to_, index_);
 }
 
 RecvOperation::RecvOperation(Membership& group, int64_t sequence, uint64_t index, int from,
@@ -49,28 +66,48 @@ RecvOperation::RecvOperation(Membership& group, int64_t sequence, uint64_t index
       from_(from),
       tensor_(tensor) {}
 
-absl::Status RecvOperation::Start() { return absl::OkStatus(); }
+absl::Status RecvOperation::Start() {
+  if (!group_.IsLinkedPeer(from_)) return absl::OkStatus();
+  packet_ = std::make_unique<IncomingPacket>();
+  return GoneError(group_.spec, from_,
+                   packet_->Start(*group_.peers[from_].link, Channel(index_), *group_.device));
+}
 
-absl::Status RecvOperation::Agree(const Message& message) const {
-  if (message.dtype != tensor_.dtype() || message.num_elements != tensor_.num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "members disagree: ", MemberName(group_.spec, from_), " sends ", message.num_elements, " ",
-        DTypeName(message.dtype), ", ", MemberName(group_.spec, group_.self()), " receives ",
-        tensor_.num_elements(), " ", DTypeName(tensor_.dtype())));
+absl::Status RecvOperation::Agree(DType dtype, int64_t num_elements) const {
+  if (dtype == tensor_.dtype() && num_elements == tensor_.num_elements()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("members disagree: ", MemberName(group_.spec, from_), " sends ", num_elements,
+                   " ", DTypeName(dtype), ", ", MemberName(group_.spec, group_.self()),
+                   " receives ", tensor_.num_elements(), " ", DTypeName(tensor_.dtype())));
+}
+
+absl::StatusOr<bool> RecvOperation::AdvanceLinked() {
+  if (!agreed_) {
+    absl::StatusOr<const Posting*> posting = packet_->Find();
+    if (!posting.ok()) return GoneError(group_.spec, from_, posting.status());
+    if (*posting == nullptr) return false;
+    absl::Status status = Agree((*posting)->dtype, (*posting)->num_elements);
+    if (status.ok()) status = packet_->Expect(Address(tensor_), tensor_.size_bytes());
+    if (!status.ok()) return GoneError(group_.spec, from_, status);
+    agreed_ = true;
   }
-  const int64_t limit = group_.peers[from_].region.size_bytes - tensor_.size_bytes();
-  if (message.offset < 0 || message.offset > limit) {
-    return absl::InternalError(
-        absl::StrCat(MemberName(group_.spec, from_), " posted a tensor outside of its memory"));
-  }
-  return absl::OkStatus();
+  absl::StatusOr<bool> complete = packet_->Test();
+  if (!complete.ok()) return GoneError(group_.spec, from_, complete.status());
+  return complete;
 }
 
 absl::StatusOr<bool> RecvOperation::Advance() {
+  if (packet_ != nullptr) return AdvanceLinked();
   Board& board = group_.board->board;
   const Message* message = board.FindMessage(from_, group_.self(), index_);
   if (message == nullptr) return false;
-  if (absl::Status status = Agree(*message); !status.ok()) return status;
+  absl::Status status = Agree(message->dtype, message->num_elements);
+  if (!status.ok()) return status;
+  const int64_t limit = group_.peers[from_].region.size_bytes - tensor_.size_bytes();
+  if (message->offset < 0 || message->offset > limit) {
+    return absl::InternalError(
+        absl::StrCat(MemberName(group_.spec, from_), " posted a tensor outside of its memory"));
+  }
   const char* source = group_.peers[from_].region.base + message->offset;
   while (moved_ < tensor_.size_bytes()) {
     if (!board.Enter(group_.self())) return false;
@@ -84,7 +121,8 @@ absl::StatusOr<bool> RecvOperation::Advance() {
 }
 
 bool RecvOperation::Misses(int member) const {
-  return member == from_ &&
+  if (member != from_) return false;
+  return packet_ != nullptr ||
          group_.board->board.FindMessage(from_, group_.self(), index_) == nullptr;
 }
 

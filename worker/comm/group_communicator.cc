@@ -18,6 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kQuietLimit(80);
+constexpr std::chrono::milliseconds kNoticeLimit(20);
 constexpr int kKindShift = 56;
 
 }  // namespace
@@ -49,7 +50,7 @@ GroupCommunicator::GroupCommunicator(Membership membership)
 
 GroupCommunicator::~GroupCommunicator() {
   if (membership_.board) {
-    membership_.board->board.SetPresence(membership_.self(), Board::Presence::kLeft);
+    membership_.board->board.Leave(membership_.self());
   }
 }
 
@@ -245,15 +246,15 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
   for (int member = 0; member < size(); ++member) {
     if (member == group_rank()) continue;
     const Peer& peer = membership_.peers[member];
-    // First whether it is gone, then what it has done: it may have done its part and left.
-    const absl::Status there = peer.watch ? peer.watch->Check() : absl::OkStatus();
-    const bool has_left =
-        peer.is_mapped() && membership_.board->board.presence(member) == Board::Presence::kLeft;
-    if (!there.ok() && there.code() != absl::StatusCode::kUnavailable) return there;
-    if (!operation.Misses(member)) continue;
-    if (!there.ok() || has_left) {
-      return absl::UnavailableError(absl::StrCat(MemberName(group(), member), " is gone"));
+    if (peer.watch) {
+      if (absl::Status notice = peer.watch->Notice(); !notice.ok()) return notice;
     }
+    // First whether it is gone, then what it has done: it may have done its part and left. A link
+    // tells by itself, after what was under way has arrived.
+    const bool is_gone = peer.is_mapped() && (membership_.board->board.has_left(member) ||
+                                              (peer.watch != nullptr && peer.watch->IsGone()));
+    if (!operation.Misses(member)) continue;
+    if (is_gone) return absl::UnavailableError(MemberName(group(), member) + " is gone");
     missing.push_back(MemberName(group(), member));
   }
   if (!is_late) return absl::OkStatus();
@@ -262,7 +263,7 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
 }
 
 absl::Status GroupCommunicator::Fail(const Operation& operation, const absl::Status& why) {
-  Abort(why);
+  Abort(absl::IsUnavailable(why) ? Explain(why) : why);
   for (Operation* each : started_) each->Cancel();
   AwaitQuiet();
   const absl::Status first = failure();
@@ -273,13 +274,30 @@ absl::Status GroupCommunicator::Fail(const Operation& operation, const absl::Sta
                    group_rank(), " of ", size(), ": ", first.message()));
 }
 
+absl::Status GroupCommunicator::Explain(const absl::Status& why) const {
+  const auto limit = std::chrono::steady_clock::now() + kNoticeLimit;
+  bool is_gone = false;
+  while (true) {
+    // A notice comes before the end of the same connection, so one more look after the end is
+    // enough.
+    const bool is_last = is_gone || std::chrono::steady_clock::now() >= limit;
+    for (const Peer& peer : membership_.peers) {
+      if (peer.watch == nullptr) continue;
+      is_gone |= peer.watch->IsGone();
+      if (absl::Status notice = peer.watch->Notice(); !notice.ok()) return notice;
+    }
+    if (is_last) return why;
+    sched_yield();
+  }
+}
+
 void GroupCommunicator::AwaitQuiet() {
   const auto limit = std::chrono::steady_clock::now() + kQuietLimit;
   for (int member = 0; member < size(); ++member) {
     if (!membership_.IsMappedPeer(member)) continue;
     const Peer& peer = membership_.peers[member];
     while (membership_.board->board.IsInside(member) && std::chrono::steady_clock::now() < limit) {
-      if (peer.watch && peer.watch->Check().code() == absl::StatusCode::kUnavailable) break;
+      if (peer.watch && peer.watch->IsGone()) break;
       sched_yield();
     }
   }

@@ -80,6 +80,8 @@ class GroupCommunicator : public Communicator {
   absl::Status CheckPeers(const Operation& operation, const Waiter& waiter) const;
   // Tells all members, gets the tensors back, and returns the error of `operation`.
   absl::Status Fail(const Operation& operation, const absl::Status& why);
+  // A connection that ended: because its member aborted the group, or `why`.
+  absl::Status Explain(const absl::Status& why) const;
   void AwaitQuiet();
   bool has_failed() const;
   absl::Status failure() const;  // REQUIRES: has_failed()

@@ -122,7 +122,6 @@ absl::StatusOr<Membership> InProcessHub::Meet(const GroupSpec& spec, Device& dev
   }
   if (size > 1) {
     membership.board.reset(new SharedBoard{Board(meeting->memory.get(), size), meeting->memory});
-    membership.board->board.SetPresence(spec.group_rank, Board::Presence::kPresent);
   }
   return membership;
 }

@@ -12,6 +12,9 @@ absl::Status CheckSpec(const GroupSpec& spec, const std::string& own_address) {
   if (spec.name.empty() || spec.job_uid.empty()) {
     return absl::InvalidArgumentError("name and job uid must be given");
   }
+  if ((spec.name + spec.job_uid).find('\n') != std::string::npos) {
+    return absl::InvalidArgumentError("name and job uid must be one line each");
+  }
   if (spec.group_rank < 0 || spec.group_rank >= size) {
     return absl::InvalidArgumentError(
         absl::StrCat("no group rank ", spec.group_rank, " among ", size, " members"));

@@ -48,12 +48,20 @@ struct Membership {
   int size() const { return static_cast<int>(spec.members.size()); }
   int self() const { return spec.group_rank; }
   bool IsMappedPeer(int member) const { return member != self() && peers[member].is_mapped(); }
+  bool IsLinkedPeer(int member) const { return member != self() && !peers[member].is_mapped(); }
 };
 
 // "workers/w1 (group rank 1, global rank 5)"
 inline std::string MemberName(const GroupSpec& spec, int member) {
   return absl::StrCat(spec.members[member].worker, " (group rank ", member, ", global rank ",
                       spec.members[member].global_rank, ")");
+}
+
+// The status of a connection to that member, as UNAVAILABLE with its name; other codes pass.
+inline absl::Status GoneError(const GroupSpec& spec, int member, const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(
+      absl::StrCat(MemberName(spec, member), " is gone: ", status.message()));
 }
 
 // "group dp of job 7f3a, epoch 2"

@@ -35,14 +35,16 @@ class MessageLink {
                                                          int64_t size_bytes) = 0;
 };
 
-// Tells whether another member's process is still there. Thread-safe.
+// Tells whether another member's process is still there. Thread-safe. Cheap enough for every 10 ms,
+// not for every operation.
 class PeerWatch {
  public:
   virtual ~PeerWatch() = default;
-  // OK; UNAVAILABLE where the process is gone; or the reason that member sent with Notify. Cheap
-  // enough for every 10 ms, not for every operation.
-  virtual absl::Status Check() = 0;
-  // Hands `reason` to that member's Check. Does not block.
+  // OK, or the reason that member sent with Notify.
+  virtual absl::Status Notice() = 0;
+  // Whether it has left the group or its process is gone.
+  virtual bool IsGone() = 0;
+  // Hands `reason` to that member's Notice. Does not block.
   virtual void Notify(const absl::Status& reason) = 0;
 };
 

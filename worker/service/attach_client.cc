@@ -83,13 +83,14 @@ class Client final : public AttachClient {
       *message.mutable_register_() = callbacks_.make_register();
       outgoing_.push_back(std::move(message));
       reading_ = true;
+      attached_ = true;
     }
-    // After the register message is queued, so that nothing can be sent before it.
+    // Reports that come from now on are queued behind register; the backlog may repeat some of them,
+    // which the coordinator takes as one.
     std::vector<v1::WorkerMessage> backlog = callbacks_.make_backlog();
     {
       std::lock_guard<std::mutex> lock(mutex_);
       for (v1::WorkerMessage& message : backlog) outgoing_.push_back(std::move(message));
-      attached_ = true;
     }
     std::thread writer([this, &stream, &context] { WriteUntilEnded(*stream, context); });
     v1::CoordinatorMessage message;

@@ -1,0 +1,54 @@
+// What every command gets, and the commands.
+#ifndef TESSERA_CLI_COMMAND_H_
+#define TESSERA_CLI_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/connection.h"
+
+namespace tessera {
+
+enum class OutputFormat { kTable, kWide, kJson, kYaml, kName };
+
+// Global options after parsing.
+struct CommandContext {
+  ConnectionOptions connection;
+  OutputFormat output = OutputFormat::kTable;
+  absl::Duration timeout = absl::Seconds(15);  // of unary calls
+};
+
+struct CreateOptions {
+  std::string file;
+  std::string name;  // id of the job; empty: the coordinator chooses
+  std::string request_id;
+  bool validate_only = false;
+  bool watch = false;
+};
+
+struct GetOptions {
+  std::string kind;  // "jobs", "job", "workers", "placement"
+  std::string name;
+};
+
+struct WaitOptions {
+  std::string name;
+  std::string condition;  // "state=SUCCEEDED"
+  absl::Duration timeout;
+};
+
+// Each prints data on stdout, progress and errors on stderr, and returns the exit code.
+int RunCreate(const CommandContext& context, const CreateOptions& options);
+int RunGet(const CommandContext& context, const GetOptions& options);
+int RunDescribe(const CommandContext& context, const std::string& name);
+int RunWatch(const CommandContext& context, const std::string& name);
+int RunCancel(const CommandContext& context, const std::string& name);
+int RunWait(const CommandContext& context, const WaitOptions& options);
+int RunDoctor(const CommandContext& context);
+int RunExplain(const std::string& field);
+int RunCompletion(const std::string& shell);
+
+}  // namespace tessera
+
+#endif  // TESSERA_CLI_COMMAND_H_

@@ -1,0 +1,92 @@
+// doctor: what on this machine would trouble a worker, and whether the coordinator answers.
+#include <grpcpp/grpcpp.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/render.h"
+#include "proto/grpc/health/v1/health.grpc.pb.h"
+#include "proto/rpc/status.h"
+
+namespace tessera {
+namespace {
+
+class Report {
+ public:
+  void Line(bool good, const std::string& what, const std::string& value) {
+    printf("%-5s %-16s %s\n", good ? "ok" : "WARN", what.c_str(), value.c_str());
+    all_good_ = all_good_ && good;
+  }
+  bool all_good() const { return all_good_; }
+
+ private:
+  bool all_good_ = true;
+};
+
+void CheckMachine(Report& report) {
+  rlimit limit;
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  const bool unlimited = limit.rlim_cur == RLIM_INFINITY;
+  report.Line(unlimited || limit.rlim_cur >= (1ull << 30), "memlock",
+              unlimited ? "unlimited"
+                        : absl::StrCat(HumanBytes(static_cast<double>(limit.rlim_cur)),
+                                       " (page-locked buffers may not exceed it: ulimit -l)"));
+  getrlimit(RLIMIT_NOFILE, &limit);
+  report.Line(limit.rlim_cur >= 1024, "open files", absl::StrCat(limit.rlim_cur));
+
+  const int fd = memfd_create("tessera-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  report.Line(fd >= 0, "shared memory", fd >= 0 ? "memfd works" : "memfd_create fails");
+  if (fd >= 0) close(fd);
+
+  for (const char* path : {"/tmp", "."}) {
+    struct statvfs disk;
+    if (statvfs(path, &disk) != 0) continue;
+    const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+    report.Line(free > 1e9, absl::StrCat("disk ", path), absl::StrCat(HumanBytes(free), " free"));
+  }
+  report.Line(true, "processors", absl::StrCat(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+void CheckCoordinator(const CommandContext& context, Report& report) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Connect(context.connection);
+  if (!channel.ok()) {
+    report.Line(false, "coordinator", std::string(channel.status().message()));
+    return;
+  }
+  auto stub = grpc::health::v1::Health::NewStub(*channel);
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service("tessera.v1.Jobs");
+  grpc::health::v1::HealthCheckResponse response;
+  grpc::ClientContext call;
+  SetDeadline(call, absl::Seconds(5));
+  const absl::Time begin = absl::Now();
+  const absl::Status status = FromGrpc(stub->Check(&call, request, &response));
+  const bool serving =
+      status.ok() && response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+  report.Line(serving, "coordinator",
+              absl::StrCat(context.connection.endpoint, " ",
+                           serving       ? absl::StrCat("serves, answered in ",
+                                                        absl::FormatDuration(absl::Trunc(
+                                                            absl::Now() - begin, absl::Microseconds(1))))
+                           : status.ok() ? "is not serving"
+                                         : std::string(status.message())));
+}
+
+}  // namespace
+
+int RunDoctor(const CommandContext& context) {
+  Report report;
+  CheckMachine(report);
+  CheckCoordinator(context, report);
+  return report.all_good() ? kCliOk : kCliFailed;
+}
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+#include "cli/exit_code.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/rpc/field_error.h"
+
+namespace tessera {
+namespace {
+
+std::string Hint(const absl::Status& status, const std::string& endpoint) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::StrCat("is a coordinator serving at ", endpoint,
+                          "? See --endpoint and TESSERA_ENDPOINT, or start one with ./dev up");
+    case absl::StatusCode::kNotFound:
+      return "`tessera get jobs` lists what is there";
+    case absl::StatusCode::kAlreadyExists:
+      return "choose another --name, or look at it with `tessera describe job NAME`";
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+      return FieldOf(status).has_value()
+                 ? "`tessera explain " + *FieldOf(status) + "` tells what the field may be"
+                 : "`tessera --help` shows the usage";
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return "use a certificate of another role: --cert, --key";
+    case absl::StatusCode::kFailedPrecondition:
+      return "`tessera get jobs` shows the states";
+    default:
+      return "the coordinator's log may tell more";
+  }
+}
+
+}  // namespace
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kCliOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+      return kCliUsage;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+      return kCliPrecondition;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kCliUnavailable;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return kCliPermission;
+    case absl::StatusCode::kCancelled:
+      return kCliCancelled;
+    default:
+      return kCliFailed;
+  }
+}
+
+std::string ErrorText(const absl::Status& status, const std::string& endpoint) {
+  const std::string reason = ReasonOf(status);
+  return absl::StrCat("error: ", absl::StatusCodeToString(status.code()),
+                      reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ", status.message(),
+                      "\nhint: ", Hint(status, endpoint), "\n");
+}
+
+}  // namespace tessera

@@ -1,0 +1,200 @@
+#include "cli/jobs_client.h"
+
+#include <grpcpp/grpcpp.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/rpc/status.h"
+#include "proto/tessera/v1/cluster.grpc.pb.h"
+#include "proto/tessera/v1/jobs.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+// While alive, SIGINT cancels the registered call instead of ending the process.
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, &previous_);
+    thread_ = std::thread([this] {
+      const timespec interval{0, 50 * 1000 * 1000};
+      while (!done_) {
+        if (sigtimedwait(&set_, nullptr, &interval) != SIGINT) continue;
+        interrupted_ = true;
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (context_ != nullptr) context_->TryCancel();
+      }
+    });
+  }
+  ~InterruptGuard() {
+    done_ = true;
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
+  }
+  void Register(grpc::ClientContext* context) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    context_ = context;
+    if (context_ != nullptr && interrupted_) context_->TryCancel();
+  }
+  bool interrupted() const { return interrupted_; }
+
+ private:
+  sigset_t set_;
+  sigset_t previous_;
+  std::atomic<bool> done_{false};
+  std::atomic<bool> interrupted_{false};
+  std::mutex mutex_;
+  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_
+  std::thread thread_;
+};
+
+class Client final : public JobsClient {
+ public:
+  Client(std::shared_ptr<grpc::Channel> channel, absl::Duration timeout)
+      : jobs_(v1::Jobs::NewStub(channel)),
+        cluster_(v1::Cluster::NewStub(channel)),
+        timeout_(timeout) {}
+
+  absl::StatusOr<v1::TrainingJob> CreateJob(const v1::CreateTrainingJobRequest& request) override {
+    // A worker may have to read the whole data file first.
+    return Call<v1::TrainingJob>(
+        [&](grpc::ClientContext* context, v1::TrainingJob* job) {
+          return jobs_->CreateTrainingJob(context, request, job);
+        },
+        std::max(timeout_, absl::Seconds(90)));
+  }
+
+  absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) override {
+    v1::GetTrainingJobRequest request;
+    request.set_name(FullJobName(name));
+    return Call<v1::TrainingJob>([&](grpc::ClientContext* context, v1::TrainingJob* job) {
+      return jobs_->GetTrainingJob(context, request, job);
+    });
+  }
+
+  absl::StatusOr<std::vector<v1::TrainingJob>> ListJobs() override {
+    std::vector<v1::TrainingJob> jobs;
+    v1::ListTrainingJobsRequest request;
+    do {
+      auto page = Call<v1::ListTrainingJobsResponse>(
+          [&](grpc::ClientContext* context, v1::ListTrainingJobsResponse* response) {
+            return jobs_->ListTrainingJobs(context, request, response);
+          });
+      if (!page.ok()) return page.status();
+      jobs.insert(jobs.end(), page->training_jobs().begin(), page->training_jobs().end());
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+    return jobs;
+  }
+
+  absl::StatusOr<v1::TrainingJob> CancelJob(const std::string& name) override {
+    v1::CancelTrainingJobRequest request;
+    request.set_name(FullJobName(name));
+    return Call<v1::TrainingJob>([&](grpc::ClientContext* context, v1::TrainingJob* job) {
+      return jobs_->CancelTrainingJob(context, request, job);
+    });
+  }
+
+  absl::StatusOr<std::vector<v1::Worker>> ListWorkers() override {
+    std::vector<v1::Worker> workers;
+    v1::ListWorkersRequest request;
+    do {
+      auto page = Call<v1::ListWorkersResponse>(
+          [&](grpc::ClientContext* context, v1::ListWorkersResponse* response) {
+            return cluster_->ListWorkers(context, request, response);
+          });
+      if (!page.ok()) return page.status();
+      workers.insert(workers.end(), page->workers().begin(), page->workers().end());
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+    return workers;
+  }
+
+  absl::StatusOr<v1::Placement> GetPlacement(const std::string& job) override {
+    v1::GetPlacementRequest request;
+    request.set_training_job(FullJobName(job));
+    return Call<v1::Placement>([&](grpc::ClientContext* context, v1::Placement* placement) {
+      return cluster_->GetPlacement(context, request, placement);
+    });
+  }
+
+  absl::Status Watch(const std::string& name, absl::Time deadline,
+                     const std::function<bool(const v1::TrainingJob&)>& on_change) override {
+    InterruptGuard interrupt;
+    v1::WatchTrainingJobsRequest request;
+    request.set_name(FullJobName(name));
+    absl::Time last_contact = absl::Now();
+    while (true) {
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + absl::Hours(24))));
+      interrupt.Register(&context);
+      auto reader = jobs_->WatchTrainingJobs(&context, request);
+      v1::WatchTrainingJobsResponse response;
+      bool wanted = true;
+      while (wanted && reader->Read(&response)) {
+        last_contact = absl::Now();
+        request.set_revision(response.revision());
+        wanted = on_change(response.training_job());
+      }
+      if (!wanted) context.TryCancel();
+      const absl::Status status = FromGrpc(reader->Finish());
+      interrupt.Register(nullptr);
+      if (!wanted || status.ok()) return absl::OkStatus();
+      if (interrupt.interrupted()) return absl::CancelledError("interrupted");
+      if (absl::Now() >= deadline) {
+        return absl::DeadlineExceededError(absl::StrCat(request.name(), ": timed out"));
+      }
+      if (status.code() == absl::StatusCode::kOutOfRange) {
+        request.set_revision(0);  // start from the current state
+      } else if (status.code() == absl::StatusCode::kUnavailable) {
+        // Never reached it, or it has been away for long: give up.
+        if (request.revision() == 0 || absl::Now() - last_contact > absl::Seconds(30)) {
+          return status;
+        }
+        absl::SleepFor(absl::Milliseconds(200));
+      } else if (status.code() != absl::StatusCode::kResourceExhausted) {
+        return status;
+      }
+    }
+  }
+
+ private:
+  template <typename Response, typename Method>
+  absl::StatusOr<Response> Call(const Method& method,
+                                absl::Duration timeout = absl::ZeroDuration()) {
+    grpc::ClientContext context;
+    SetDeadline(context, timeout == absl::ZeroDuration() ? timeout_ : timeout);
+    Response response;
+    const absl::Status status = FromGrpc(method(&context, &response));
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  const std::unique_ptr<v1::Jobs::Stub> jobs_;
+  const std::unique_ptr<v1::Cluster::Stub> cluster_;
+  const absl::Duration timeout_;
+};
+
+}  // namespace
+
+std::string FullJobName(const std::string& name) {
+  return absl::StrContains(name, '/') ? name : absl::StrCat("trainingJobs/", name);
+}
+
+absl::StatusOr<std::unique_ptr<JobsClient>> JobsClient::Create(const CommandContext& context) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Connect(context.connection);
+  if (!channel.ok()) return channel.status();
+  return std::make_unique<Client>(*channel, context.timeout);
+}
+
+}  // namespace tessera

@@ -1,0 +1,123 @@
+// tessera: the command line. Parses, then hands over to one command.
+#include <stdio.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/output.h"
+#include "proto/daemon/version.h"
+
+namespace tessera {
+namespace {
+
+int Main(int argc, char** argv) {
+  CLI::App app("Trains transformer language models on a Tessera cluster.", "tessera");
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(
+      "Exit codes: 0 success, 1 job failed or condition false, 2 usage, 3 not found or\n"
+      "precondition, 4 unavailable or timed out, 5 permission, 6 cancelled, 130 interrupted.");
+  CommandContext context;
+  std::string output = "table";
+  double timeout_seconds = 15;
+  app.add_option("--endpoint", context.connection.endpoint,
+                 "Coordinator, host:port (TESSERA_ENDPOINT; default 127.0.0.1:7433)");
+  app.add_option("--cacert", context.connection.ca, "PEM CA of the coordinator (TESSERA_CACERT)");
+  app.add_option("--cert", context.connection.cert, "PEM client certificate (TESSERA_CERT)");
+  app.add_option("--key", context.connection.key, "PEM client key (TESSERA_KEY)");
+  app.add_option("--context", context.connection.context,
+                 "Context file (TESSERA_CONFIG; default ~/.config/tessera/config.yaml)");
+  app.add_option("-o,--output", output, "table, wide, json, yaml or name");
+  app.add_option("--call-timeout", timeout_seconds, "Seconds a call may take")
+      ->check(CLI::PositiveNumber);
+
+  CreateOptions create_options;
+  CLI::App* create = app.add_subcommand("create", "Create a training job from a file");
+  create->add_option("-f,--file", create_options.file, "Job file, YAML or JSON; - is stdin")
+      ->required();
+  create->add_option("--name", create_options.name, "Id of the job; default: chosen for you");
+  create->add_option("--request-id", create_options.request_id, "UUID that makes a retry safe");
+  create->add_flag("--validate-only", create_options.validate_only, "Check, create nothing");
+  create->add_flag("--watch", create_options.watch, "Show progress until the job ends");
+
+  GetOptions get_options;
+  CLI::App* get = app.add_subcommand("get", "List jobs or workers, or show a placement");
+  get->require_subcommand(1);
+  for (const char* kind : {"jobs", "job", "workers", "placement"}) {
+    CLI::App* one = get->add_subcommand(kind);
+    if (std::string(kind) != "workers") {
+      CLI::Option* name = one->add_option("name", get_options.name, "Job");
+      if (std::string(kind) == "placement" || std::string(kind) == "job") name->required();
+    }
+    one->callback([&get_options, kind] { get_options.kind = kind; });
+  }
+
+  std::string name;
+  CLI::App* describe = app.add_subcommand("describe", "Show everything about a job");
+  CLI::App* describe_job = describe->add_subcommand("job", "Show everything about a job");
+  describe->require_subcommand(1);
+  describe_job->add_option("name", name, "Job")->required();
+  CLI::App* watch = app.add_subcommand("watch", "Show a job's progress until it ends");
+  watch->add_option("name", name, "Job")->required();
+  CLI::App* cancel = app.add_subcommand("cancel", "End a job");
+  cancel->add_option("name", name, "Job")->required();
+
+  WaitOptions wait_options;
+  std::string wait_timeout = "1h";
+  CLI::App* wait = app.add_subcommand("wait", "Wait until a job is in a state");
+  wait->add_option("name", wait_options.name, "Job")->required();
+  wait->add_option("--for", wait_options.condition, "state=STATE")->required();
+  wait->add_option("--timeout", wait_timeout, "Such as 30s, 10m, 1h; default 1h");
+
+  CLI::App* doctor = app.add_subcommand("doctor", "Check this machine and the connection");
+  std::string field;
+  CLI::App* explain = app.add_subcommand("explain", "Tell what a field of the job file may be");
+  explain->add_option("field", field, "Such as mesh.dp; none: all");
+  std::string shell;
+  CLI::App* completion = app.add_subcommand("completion", "Print shell completion");
+  completion->add_option("shell", shell, "bash, zsh or fish")->required();
+  CLI::App* version = app.add_subcommand("version", "Print the version");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kCliOk : kCliUsage;
+  }
+
+  auto fail = [&](const absl::Status& status) {
+    fputs(ErrorText(status, context.connection.endpoint).c_str(), stderr);
+    return ExitCodeOf(status);
+  };
+  context.timeout = absl::Seconds(timeout_seconds);
+  absl::StatusOr<OutputFormat> format = ParseOutputFormat(output);
+  if (!format.ok()) return fail(format.status());
+  context.output = *format;
+  if (*version) {
+    printf("tessera %s\n", kVersion);
+    return kCliOk;
+  }
+  if (*completion) return RunCompletion(shell);
+  if (*explain) return RunExplain(field);
+
+  absl::StatusOr<ConnectionOptions> connection = ResolveConnection(context.connection);
+  if (!connection.ok()) return fail(connection.status());
+  context.connection = *connection;
+  if (*create) return RunCreate(context, create_options);
+  if (*get) return RunGet(context, get_options);
+  if (*describe) return RunDescribe(context, name);
+  if (*watch) return RunWatch(context, name);
+  if (*cancel) return RunCancel(context, name);
+  if (*doctor) return RunDoctor(context);
+  if (!absl::ParseDuration(wait_timeout, &wait_options.timeout)) {
+    return fail(absl::InvalidArgumentError("--timeout: must be a duration such as 30s or 10m"));
+  }
+  (void)wait;
+  return RunWait(context, wait_options);
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::Main(argc, argv); }

@@ -1,0 +1,33 @@
+// Jobs, workers and placements as people read them.
+#ifndef TESSERA_CLI_RENDER_H_
+#define TESSERA_CLI_RENDER_H_
+
+#include <string>
+#include <vector>
+
+#include "proto/tessera/v1/cluster.pb.h"
+#include "proto/tessera/v1/training_job.pb.h"
+
+namespace tessera {
+
+// "RUNNING"
+std::string StateName(v1::JobState state);
+bool IsTerminal(v1::JobState state);
+// "1.2 MB" with decimal prefixes; "3m12s".
+std::string HumanBytes(double bytes);
+std::string HumanSeconds(double seconds);
+// Bytes as text: what is not printable becomes \xNN; newlines stay.
+std::string Printable(const std::string& bytes);
+
+std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide);
+std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide);
+// wide: one line a shard besides one line a rank.
+std::string PlacementTable(const v1::Placement& placement, bool wide);
+// Everything about one job, with its loss curve.
+std::string DescribeJob(const v1::TrainingJob& job);
+// "step 120/1500  loss 2.3456  val 2.4012  18.2k tokens/s  1m12s left"
+std::string ProgressLine(const v1::TrainingJob& job);
+
+}  // namespace tessera
+
+#endif  // TESSERA_CLI_RENDER_H_

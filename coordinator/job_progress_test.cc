@@ -1,0 +1,64 @@
+#include "coordinator/job_progress.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+v1::StepReport Report(int64_t step, double loss) {
+  v1::StepReport report;
+  report.set_step(step);
+  report.set_loss(loss);
+  report.set_tokens(100);
+  report.set_seconds(0.5);
+  return report;
+}
+
+TEST(JobProgress, ShortRunsKeepEveryStep) {
+  v1::JobProgress progress;
+  progress.set_total_steps(20);
+  for (int64_t step = 1; step <= 20; ++step) ApplyStepReport(Report(step, 1.0 / step), progress);
+  EXPECT_EQ(progress.loss_curve_size(), 20);
+  EXPECT_EQ(progress.step(), 20);
+  EXPECT_EQ(progress.tokens_per_second(), 200);
+}
+
+TEST(JobProgress, LongRunsAreThinnedEvenlyAndKeepBothEnds) {
+  v1::JobProgress progress;
+  progress.set_total_steps(100001);
+  for (int64_t step = 1; step <= 100001; ++step) ApplyStepReport(Report(step, 1), progress);
+  EXPECT_LE(progress.loss_curve_size(), kMaxCurvePoints);
+  EXPECT_GT(progress.loss_curve_size(), kMaxCurvePoints / 2);
+  EXPECT_EQ(progress.loss_curve(0).step(), 1);
+  EXPECT_EQ(progress.loss_curve().rbegin()->step(), 100001);
+}
+
+TEST(JobProgress, RepeatedReportsChangeNothing) {
+  v1::JobProgress progress;
+  progress.set_total_steps(20);
+  v1::StepReport first = Report(0, 0);
+  first.set_validation_loss(5);
+  v1::StepReport second = Report(10, 2);
+  second.set_validation_loss(3);
+  for (const v1::StepReport& report : {first, second}) ApplyStepReport(report, progress);
+  const std::string before = progress.SerializeAsString();
+  for (const v1::StepReport& report : {first, second}) ApplyStepReport(report, progress);
+  EXPECT_EQ(progress.SerializeAsString(), before);
+  EXPECT_EQ(progress.first_validation_loss(), 5);
+  EXPECT_EQ(progress.validation_loss(), 3);
+}
+
+TEST(JobProgress, ManyValidationsAreThinned) {
+  v1::JobProgress progress;
+  progress.set_total_steps(5000);
+  for (int64_t step = 0; step <= 5000; ++step) {
+    v1::StepReport report = Report(step, 1);
+    report.set_validation_loss(1);
+    ApplyStepReport(report, progress);
+  }
+  EXPECT_LE(progress.validation_curve_size(), kMaxCurvePoints);
+  EXPECT_EQ(progress.validation_curve(0).step(), 0);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,70 @@
+#include "coordinator/spec_validation.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "proto/rpc/field_error.h"
+
+namespace tessera {
+namespace {
+
+v1::TrainingJobSpec Valid() {
+  v1::TrainingJobSpec spec;
+  spec.mutable_model()->set_family(v1::MODEL_FAMILY_GPT2);
+  spec.mutable_model()->set_vocab_size(257);
+  spec.mutable_model()->set_context_length(37);
+  spec.mutable_model()->set_layers(1);
+  spec.mutable_model()->set_heads(3);
+  spec.mutable_model()->set_hidden_size(48);
+  spec.mutable_data()->set_path("a");
+  spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
+  spec.mutable_data()->set_sequence_length(37);
+  spec.mutable_learning_rate()->set_peak(0.1);
+  spec.mutable_batch()->set_global_batch_size(12);
+  spec.mutable_batch()->set_micro_batches(3);
+  spec.set_steps(10);
+  spec.mutable_mesh()->set_dp(4);
+  return spec;
+}
+
+TEST(SpecValidation, AcceptsAValidSpec) { EXPECT_TRUE(ValidateSpec(Valid()).ok()); }
+
+TEST(SpecValidation, EnumValuesOffTheListAreRefused) {
+  struct Case {
+    const char* field;
+    std::function<void(v1::TrainingJobSpec&)> change;
+  };
+  const Case cases[] = {
+      {"spec.model.family",
+       [](auto& s) { s.mutable_model()->set_family(static_cast<v1::ModelFamily>(99)); }},
+      {"spec.data.format",
+       [](auto& s) { s.mutable_data()->set_format(static_cast<v1::DataFormat>(99)); }},
+      {"spec.precision", [](auto& s) { s.set_precision(static_cast<v1::Precision>(99)); }},
+      {"spec.recompute", [](auto& s) { s.set_recompute(static_cast<v1::Recompute>(99)); }},
+      {"spec.learning_rate.decay",
+       [](auto& s) {
+         s.mutable_learning_rate()->set_decay(static_cast<v1::LearningRateDecay>(99));
+       }},
+  };
+  for (const Case& c : cases) {
+    v1::TrainingJobSpec spec = Valid();
+    c.change(spec);
+    const absl::Status status = ValidateSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.field;
+    EXPECT_EQ(FieldOf(status), c.field);
+  }
+}
+
+TEST(SpecValidation, InvalidComesBeforeUnsupported) {
+  v1::TrainingJobSpec spec = Valid();
+  spec.set_precision(v1::PRECISION_BF16);
+  EXPECT_EQ(ValidateSpec(spec).code(), absl::StatusCode::kUnimplemented);
+  spec.mutable_batch()->set_global_batch_size(13);
+  const absl::Status status = ValidateSpec(spec);
+  EXPECT_EQ(FieldOf(status), "spec.batch.global_batch_size");
+  EXPECT_NE(status.message().find("4 * 3 = 12"), absl::string_view::npos) << status;
+}
+
+}  // namespace
+}  // namespace tessera

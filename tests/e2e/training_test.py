@@ -1,0 +1,165 @@
+"""Jobs from file to result, through the services."""
+import json
+import os
+import signal
+import subprocess
+import unittest
+import uuid
+
+from tests.e2e import cluster as e2e
+
+
+class TrainingTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = e2e.Cluster(workers=2)
+        e2e.write_text(cls.cluster)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+
+    def losses(self, name):
+        return [(p["step"], p["loss"]) for p in self.cluster.job(name)["status"]["progress"]["lossCurve"]]
+
+    def test_trains_and_generates(self):
+        job = e2e.SMALL_JOB.format(steps=60, dp=2) + (
+            'sample: {prompt: "and the ", max_new_tokens: 20, temperature: 0}\n')
+        self.cluster.create("train", job)
+        self.cluster.wait_state("train", "SUCCEEDED")
+        status = self.cluster.job("train")["status"]
+        self.assertEqual(int(status["progress"]["step"]), 60)
+        self.assertLess(status["progress"]["validationLoss"],
+                        status["progress"]["firstValidationLoss"] - 0.5)
+        states = [c["state"] for c in status["conditions"]]
+        self.assertEqual(states, ["JOB_STATE_PENDING", "JOB_STATE_ADMITTED", "JOB_STATE_RUNNING",
+                                  "JOB_STATE_SUCCEEDED"])
+        code, out, _ = self.cluster.cli("describe", "job", "train")
+        self.assertEqual(code, 0)
+        self.assertIn("Loss, nats per target", out)
+        self.assertIn("Sample", out)
+        placement = self.cluster.get("placement", "train")
+        self.assertEqual(placement["axisOrder"], "dp, cp, pp, tp")
+        self.assertEqual([r["worker"] for r in placement["ranks"]], ["workers/w0", "workers/w1"])
+        groups = {g["axis"]: len(g["members"]) for g in placement["ranks"][0]["groups"]}
+        self.assertEqual(groups, {"dp": 2, "cp": 1, "pp": 1, "tp": 1, "zero": 2})
+        units = {s["unit"] for s in placement["ranks"][1]["shards"]}
+        self.assertEqual(units, {"embedding", "layer.0", "layer.1", "head"})
+
+    def test_same_seed_is_bitwise_the_same(self):
+        for name in ("same-a", "same-b"):
+            self.cluster.create(name, e2e.SMALL_JOB.format(steps=20, dp=2))
+            self.cluster.wait_state(name, "SUCCEEDED")
+        self.assertEqual(self.losses("same-a"), self.losses("same-b"))
+        self.assertEqual(len(self.losses("same-a")), 20)
+
+    def test_queued_jobs_run_in_order_of_creation(self):
+        for name in ("z-first", "a-second"):
+            self.cluster.create(name, e2e.SMALL_JOB.format(steps=30, dp=2))
+        for name in ("z-first", "a-second"):
+            self.cluster.wait_state(name, "SUCCEEDED")
+        begin = {n: self.cluster.job(n)["status"]["conditions"][1]["transitionTime"]
+                 for n in ("z-first", "a-second")}
+        self.assertLess(begin["z-first"], begin["a-second"])
+
+    def test_cancel_running_and_pending(self):
+        self.cluster.create("long", e2e.SMALL_JOB.format(steps=1000000, dp=2))
+        self.cluster.create("waits", e2e.SMALL_JOB.format(steps=10, dp=2))
+        e2e.wait_until(lambda: self.cluster.step("long") > 2, 30, "steps")
+        self.assertEqual(self.cluster.state("waits"), "PENDING")
+        self.assertEqual(self.cluster.cli("cancel", "waits")[0], 0)
+        self.assertEqual(self.cluster.state("waits"), "CANCELLED")
+        self.assertEqual(self.cluster.cli("cancel", "long")[0], 0)
+        self.cluster.wait_state("long", "CANCELLED", timeout=10)
+        self.assertEqual(self.cluster.cli("cancel", "long")[0], 0)  # idempotent
+        self.cluster.wait_idle(2)
+        code, _, _ = self.cluster.cli("watch", "long")
+        self.assertEqual(code, 6)
+
+    def test_request_id_makes_a_retry_safe(self):
+        request_id = str(uuid.uuid4())
+        job = e2e.SMALL_JOB.format(steps=1, dp=1)
+        args = ("create", "-f", "-", "--request-id", request_id, "-o", "json")
+        first = json.loads(self.cluster.cli(*args, input=job)[1])
+        second = json.loads(self.cluster.cli(*args, input=job)[1])
+        self.assertEqual(first["uid"], second["uid"])
+        code, _, err = self.cluster.cli(*args, input=e2e.SMALL_JOB.format(steps=2, dp=1))
+        self.assertEqual(code, 3, err)
+        self.assertIn("REQUEST_ID_REUSED", err)
+
+    def test_validate_only_creates_nothing(self):
+        job = e2e.SMALL_JOB.format(steps=1, dp=1)
+        code, out, _ = self.cluster.cli("create", "-f", "-", "--name", "dry", "--validate-only",
+                                        input=job)
+        self.assertEqual((code, out), (0, "trainingJobs/dry is valid\n"))
+        self.assertEqual(self.cluster.cli("get", "job", "dry")[0], 3)
+
+    def test_exit_codes(self):
+        job = e2e.SMALL_JOB.format(steps=5, dp=1)
+        self.assertEqual(self.cluster.cli("create", "-f", "-", "--name", "codes", "--watch",
+                                          input=job)[0], 0)
+        cases = [
+            (2, ["create"]),
+            (2, ["nonsense"]),
+            (2, ["get", "jobs", "-o", "xml"]),
+            (2, ["wait", "codes", "--for", "happiness"]),
+            (3, ["get", "job", "none"]),
+            (3, ["cancel", "none"]),
+            (3, ["get", "placement", "none"]),
+            (0, ["wait", "codes", "--for", "state=SUCCEEDED"]),
+            (1, ["wait", "codes", "--for", "state=FAILED"]),
+            (3, ["create", "-f", "/no/such/file"]),
+            (0, ["version"]),
+            (0, ["completion", "bash"]),
+            (2, ["completion", "csh"]),
+            (0, ["explain", "spec.mesh.dp"]),
+            (3, ["explain", "mesh.xp"]),
+            (0, ["get", "workers", "-o", "yaml"]),
+            (0, ["get", "jobs", "-o", "name"]),
+        ]
+        for expected, args in cases:
+            code, out, err = self.cluster.cli(*args)
+            self.assertEqual(code, expected, "%s: %s%s" % (args, out, err))
+        code, _, err = self.cluster.cli("create", "-f", "-", "--name", "codes", input=job)
+        self.assertEqual(code, 3, err)
+        wrong = subprocess.run([e2e.CLI, "--endpoint=127.0.0.1:1", "get", "jobs"],
+                               stderr=subprocess.PIPE, text=True)
+        self.assertEqual(wrong.returncode, 4)
+        self.assertIn("hint:", wrong.stderr)
+
+    def test_interrupting_a_watch_detaches(self):
+        self.cluster.create("detach", e2e.SMALL_JOB.format(steps=1000000, dp=1))
+        watch = subprocess.Popen([e2e.CLI, "--endpoint=" + self.cluster.endpoint, "watch", "detach"],
+                                 stderr=subprocess.PIPE, text=True)
+        e2e.wait_until(lambda: self.cluster.step("detach") > 0, 30, "steps")
+        first = watch.stderr.readline()
+        self.assertIn("detach" if "detach" in first else "step", first)
+        watch.send_signal(signal.SIGINT)
+        _, err = watch.communicate(timeout=10)
+        self.assertEqual(watch.returncode, 130, err)
+        self.assertIn("tessera watch detach", err)
+        self.assertEqual(self.cluster.state("detach"), "RUNNING")
+        self.cluster.cli("cancel", "detach")
+        self.cluster.wait_state("detach", "CANCELLED", 10)
+
+    def test_worker_survives_a_job_that_does_not_fit(self):
+        big = e2e.SMALL_JOB.format(steps=1, dp=1).replace("hidden_size: 32", "hidden_size: 2048")
+        self.cluster.create("big", big)
+        self.cluster.wait_state("big", "FAILED")
+        error = self.cluster.job("big")["status"]["error"]
+        self.assertEqual(error["code"], 8, error)  # RESOURCE_EXHAUSTED
+        self.assertIn("device memory exhausted", error["message"])
+        self.assertIn("workers/w", error["message"])
+        self.cluster.create("after-big", e2e.SMALL_JOB.format(steps=2, dp=2))
+        self.cluster.wait_state("after-big", "SUCCEEDED")
+
+    def test_lists_page_through(self):
+        for i in range(3):
+            self.cluster.create("page-%d" % i, e2e.SMALL_JOB.format(steps=1, dp=1))
+        names = self.cluster.cli("get", "jobs", "-o", "name")[1].split()
+        self.assertEqual(names, sorted(names))
+        self.assertTrue({"trainingJobs/page-%d" % i for i in range(3)} <= set(names))
+
+
+if __name__ == "__main__":
+    e2e.main()
