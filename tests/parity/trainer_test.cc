@@ -58,7 +58,7 @@ TEST(Trainer, ALossThatIsNotFiniteIsAnErrorBeforeTheWeightsChange) {
   };
   const absl::Status status = TrainInProcess(SmallSpec(), Data(), options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(std::string(status.message()).find("step 1: loss nan"), std::string::npos) << status;
+  EXPECT_NE(std::string(status.message()).find("step 1: loss is nan"), std::string::npos) << status;
 }
 
 TEST(Trainer, ReadsAndWritesParametersByName) {
