@@ -1,7 +1,10 @@
 #include "worker/comm/conformance.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <thread>
 #include <utility>
@@ -448,6 +451,27 @@ TEST_P(CommunicatorConformance, AbortReachesEveryMember) {
     std::sort(milliseconds.begin(), milliseconds.end());
     EXPECT_LT(milliseconds[milliseconds.size() / 2], 100);
     EXPECT_LT(milliseconds.back(), 2000);  // not a hang; the machine may be busy
+  });
+}
+
+// More ranks than cores, one of them late: the others leave the cores alone.
+TEST_P(CommunicatorConformance, WaitingCostsNoCpu) {
+  Run(8, [](TestRank& rank) {
+    auto comm = rank.Join(rank.Spec("dp"));
+    ASSERT_NE(comm, nullptr);
+    EXPECT_OK(comm->Barrier(*rank.stream));
+    constexpr auto kLate = std::chrono::milliseconds(400);
+    if (rank.index == 0) std::this_thread::sleep_for(kLate);  // is the load, not synchronization
+    const auto cpu_ms = [] {
+      rusage usage;
+      getrusage(RUSAGE_THREAD, &usage);
+      return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
+             (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3;
+    };
+    const double before = cpu_ms();
+    EXPECT_OK(comm->Barrier(*rank.stream));
+    EXPECT_LT(cpu_ms() - before,
+              40);  // a tenth of the wait; yields take 1 ms, checks 40 times 10 us
   });
 }
 
