@@ -226,6 +226,7 @@ absl::Status GroupCommunicator::Complete(Operation& operation) {
 }
 
 absl::Status GroupCommunicator::AdvanceAll() {
+  if (is_closed_) return absl::OkStatus();
   bool is_first_collective = true;
   for (Operation* each : started_) {
     if (each->done()) continue;
@@ -264,8 +265,10 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
 
 absl::Status GroupCommunicator::Fail(const Operation& operation, const absl::Status& why) {
   Abort(absl::IsUnavailable(why) ? Explain(why) : why);
-  for (Operation* each : started_) each->Cancel();
-  AwaitQuiet();
+  if (!std::exchange(is_closed_, true)) {
+    for (Operation* each : started_) each->Cancel();
+    AwaitQuiet();
+  }
   const absl::Status first = failure();
   return absl::Status(
       first.code(),

@@ -89,6 +89,7 @@ class GroupCommunicator : public Communicator {
   Membership membership_;
   // The communicator's thread only.
   std::vector<Operation*> started_;  // in order of their start; owned by their handles
+  bool is_closed_ = false;           // an operation has failed: none is moved on any more
   int64_t next_sequence_ = 1;
   uint64_t next_collective_ = 1;
   std::vector<uint64_t> next_send_;  // by group rank
