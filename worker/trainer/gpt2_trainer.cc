@@ -16,6 +16,12 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The weights are still those of the step before.
+absl::Status NotFinite(int64_t step, absl::string_view what, double value) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("step ", step, ": ", what, " is ", value, "; a lower learning rate may help"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Gpt2Trainer::Create(const TrainingConfig& config,
@@ -96,11 +102,10 @@ absl::StatusOr<StepResult> Gpt2Trainer::Step(int64_t step, TrainingObserver& obs
   result.step = step;
   result.loss = total.Mean();
   result.learning_rate = input.learning_rate;
+  if (!std::isfinite(result.loss)) return NotFinite(step, "loss", result.loss);
   TESSERA_ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->Step(input, *stream_));
-  if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("step ", step, ": loss ", result.loss, " and gradient norm ",
-                     result.gradient_norm, " must be finite; a lower learning rate may help"));
+  if (!std::isfinite(result.gradient_norm)) {
+    return NotFinite(step, "gradient norm", result.gradient_norm);
   }
   TESSERA_RETURN_IF_ERROR(stream_->Synchronize());
   result.tokens = config_.global_batch_size * config_.sequence_length;

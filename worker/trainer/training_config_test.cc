@@ -1,0 +1,107 @@
+#include "worker/trainer/training_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+namespace tessera {
+namespace {
+
+v1::TrainingJobSpec Spec() {
+  v1::TrainingJobSpec spec;
+  spec.mutable_model()->set_family(v1::MODEL_FAMILY_GPT2);
+  spec.mutable_model()->set_vocab_size(256);
+  spec.mutable_model()->set_context_length(128);
+  spec.mutable_model()->set_layers(2);
+  spec.mutable_model()->set_heads(4);
+  spec.mutable_model()->set_hidden_size(64);
+  spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
+  spec.mutable_data()->set_sequence_length(128);
+  spec.mutable_learning_rate()->set_peak(1e-3);
+  spec.mutable_batch()->set_global_batch_size(8);
+  spec.set_steps(10);
+  return spec;
+}
+
+TEST(TrainingConfig, DefaultsAreThoseOfTheSpec) {
+  auto config = MakeTrainingConfig(Spec(), {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.intermediate_size, 256);
+  EXPECT_EQ(config->model.layer_norm_epsilon, 1e-5f);
+  EXPECT_EQ(config->model.initializer_range, 0.02);
+  EXPECT_EQ(config->optimizer.beta1, 0.9);
+  EXPECT_EQ(config->optimizer.beta2, 0.95);
+  EXPECT_EQ(config->optimizer.epsilon, 1e-8);
+  EXPECT_EQ(config->optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config->optimizer.clip_norm, 1);
+  EXPECT_FALSE(config->optimizer.clip_before_reduce);
+  EXPECT_DOUBLE_EQ(config->learning_rate.final, 1e-4);
+  EXPECT_TRUE(config->learning_rate.cosine);
+  EXPECT_EQ(config->micro_batches, 1);
+  EXPECT_EQ(config->dp_size, 1);
+  EXPECT_EQ(config->evaluate_every_steps, 0);
+  EXPECT_FALSE(config->sample.has_value());
+}
+
+struct Refusal {
+  const char* name;
+  absl::StatusCode code;
+  const char* prefix;
+  std::function<void(v1::TrainingJobSpec&)> edit;
+};
+
+class TrainingConfigRefuses : public testing::TestWithParam<Refusal> {};
+
+TEST_P(TrainingConfigRefuses, WithTheFieldsPath) {
+  v1::TrainingJobSpec spec = Spec();
+  GetParam().edit(spec);
+  const absl::Status status = MakeTrainingConfig(spec, {}).status();
+  EXPECT_EQ(status.code(), GetParam().code) << status;
+  EXPECT_EQ(std::string(status.message()).rfind(GetParam().prefix, 0), 0u) << status;
+}
+
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, TrainingConfigRefuses,
+    testing::Values(
+        Refusal{"Llama", kUnimplemented, "spec.model.family: MODEL_FAMILY_LLAMA: ",
+                [](auto& s) { s.mutable_model()->set_family(v1::MODEL_FAMILY_LLAMA); }},
+        Refusal{"Untied", kUnimplemented, "spec.model.tie_word_embeddings: ",
+                [](auto& s) { s.mutable_model()->set_tie_word_embeddings(false); }},
+        Refusal{"Dropout", kUnimplemented,
+                "spec.model.dropout: 0.1: ", [](auto& s) { s.mutable_model()->set_dropout(0.1); }},
+        Refusal{"Bf16", kUnimplemented, "spec.precision: PRECISION_BF16: ",
+                [](auto& s) { s.set_precision(v1::PRECISION_BF16); }},
+        Refusal{"Cp", kUnimplemented,
+                "spec.mesh.cp: 2: ", [](auto& s) { s.mutable_mesh()->set_cp(2); }},
+        Refusal{"Pp", kUnimplemented,
+                "spec.mesh.pp: 2: ", [](auto& s) { s.mutable_mesh()->set_pp(2); }},
+        Refusal{"Tp", kUnimplemented,
+                "spec.mesh.tp: 2: ", [](auto& s) { s.mutable_mesh()->set_tp(2); }},
+        Refusal{"Stage2", kUnimplemented, "spec.zero_stage: 2: not supported by this version (0)",
+                [](auto& s) { s.set_zero_stage(2); }},
+        Refusal{"Recompute", kUnimplemented, "spec.recompute: RECOMPUTE_FULL: ",
+                [](auto& s) { s.set_recompute(v1::RECOMPUTE_FULL); }},
+        Refusal{"SequenceParallel", kUnimplemented,
+                "spec.sequence_parallel: ", [](auto& s) { s.set_sequence_parallel(true); }},
+        Refusal{"Heads", kInvalid,
+                "spec.model.heads: 3: ", [](auto& s) { s.mutable_model()->set_heads(3); }},
+        Refusal{"NoHeads", kInvalid,
+                "spec.model.heads: 0: ", [](auto& s) { s.mutable_model()->set_heads(0); }},
+        Refusal{"LongSequence", kInvalid, "spec.data.sequence_length: 129: ",
+                [](auto& s) { s.mutable_data()->set_sequence_length(129); }},
+        Refusal{"Batch", kInvalid, "spec.batch.global_batch_size: 8: ",
+                [](auto& s) { s.mutable_batch()->set_micro_batches(3); }},
+        Refusal{"NoSteps", kInvalid, "spec.steps: 0: ", [](auto& s) { s.set_steps(0); }},
+        Refusal{"SampleOfIds", kInvalid, "spec.sample: ",
+                [](auto& s) {
+                  s.mutable_data()->set_format(v1::DATA_FORMAT_LLMC);
+                  s.mutable_sample()->set_prompt("a");
+                }}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tessera
