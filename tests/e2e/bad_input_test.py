@@ -48,7 +48,7 @@ JOB_FILES = [
     ("bad_enum", edit("family: gpt2", "family: gpt5"), 2, ["spec.model.family", '"gpt5"', "gpt2, llama"]),
     ("enum_unspecified", edit("format: text", "format: unspecified"), 2, ["spec.data.format"]),
     ("bool_word", GOOD + "sequence_parallel: maybe\n", 2, ["spec.sequence_parallel", "true or false"]),
-    ("not_utf8", edit("path: text.txt", 'path: "\\xff.txt"'), 2, ["spec.data.path"]),
+    ("not_utf8", edit("path: text.txt", 'path: "\udcff.txt"'), 2, ["spec.data.path", "UTF-8"]),
     ("no_model", GOOD.replace(GOOD.splitlines()[1] + "\n", ""), 2, ["spec.model", "required"]),
     ("no_data", GOOD.replace(GOOD.splitlines()[2] + "\n", ""), 2, ["spec.data", "required"]),
     ("no_rate", GOOD.replace(GOOD.splitlines()[3] + "\n", ""), 2, ["spec.learning_rate", "required"]),

@@ -37,8 +37,10 @@ void JobRun::Run() {
   std::vector<std::unique_ptr<Communicator>> closing;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!status.ok() && pending_at_abort_.has_value()) {
-      *ended.mutable_pending() = *pending_at_abort_;
+    if (!status.ok()) {
+      // What was pending when the abort came, or else the operation that failed first.
+      if (!pending_at_abort_.has_value()) pending_at_abort_ = PendingLocked();
+      if (pending_at_abort_.has_value()) *ended.mutable_pending() = *pending_at_abort_;
     }
     // A run that was aborted says so, whatever the abort made fail first.
     if (!status.ok() && !abort_reason_.ok()) status = abort_reason_;
