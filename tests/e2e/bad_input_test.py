@@ -62,6 +62,8 @@ JOB_FILES = [
     ("batch_divides", GOOD + "mesh: {dp: 3}\n", 2, ["spec.batch.global_batch_size", "4", "3"]),
     ("micro_divides", edit("global_batch_size: 4", "global_batch_size: 4, micro_batches: 3"), 2,
      ["spec.batch.global_batch_size", "multiple"]),
+    ("too_many_tokens", edit("global_batch_size: 4", "global_batch_size: 16777216"), 2,
+     ["spec.batch.global_batch_size", "tokens a step"]),
     ("negative_dp", GOOD + "mesh: {dp: -2}\n", 2, ["spec.mesh", "-2"]),
     ("huge_mesh", GOOD + "mesh: {dp: 65536, tp: 65536}\n", 2, ["spec.mesh", "65536"]),
     ("negative_rate", edit("peak: 1e-3", "peak: -1"), 2, ["spec.learning_rate.peak", "-1"]),

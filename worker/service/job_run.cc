@@ -1,6 +1,7 @@
 #include "worker/service/job_run.h"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,8 @@ void JobRun::Run() {
   absl::Status status;
   try {
     status = Execute(&sample);
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("host memory is exhausted");
   } catch (const std::exception& error) {  // of a library; own code returns its errors
     status = absl::InternalError(absl::StrCat("exception: ", error.what()));
   }
