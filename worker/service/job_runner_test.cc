@@ -38,7 +38,7 @@ class JobRunnerTest : public testing::Test {
         });
   }
 
-  static v1::RankAssignment Assignment(const std::string& uid, int64_t steps) {
+  v1::RankAssignment Assignment(const std::string& uid, int64_t steps) const {
     v1::RankAssignment assignment;
     assignment.set_job("trainingJobs/" + uid);
     assignment.set_job_uid(uid);
@@ -60,7 +60,9 @@ class JobRunnerTest : public testing::Test {
       const plan::Group group = plan::GroupOf({}, 0, axis);
       v1::GroupAssignment& part = *assignment.add_groups();
       part.set_name(group.name);
-      part.add_members()->set_worker("workers/w0");
+      v1::GroupMember& member = *part.add_members();
+      member.set_worker("workers/w0");
+      member.set_address(transport_->address());
     }
     return assignment;
   }
