@@ -1,10 +1,12 @@
 #include "cli/jobs_client.h"
 
 #include <grpcpp/grpcpp.h>
-#include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -19,42 +21,47 @@
 namespace tessera {
 namespace {
 
-// While alive, SIGINT cancels the registered call instead of ending the process.
+// Set by the handler; SIGINT may arrive on any of gRPC's threads.
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// While alive, SIGINT cancels the registered call instead of ending the process. One at a time.
 class InterruptGuard {
  public:
   InterruptGuard() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, &previous_);
+    g_interrupted = false;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { g_interrupted = true; };
+    sigaction(SIGINT, &action, &previous_);
     thread_ = std::thread([this] {
-      const timespec interval{0, 50 * 1000 * 1000};
-      while (!done_) {
-        if (sigtimedwait(&set_, nullptr, &interval) != SIGINT) continue;
-        interrupted_ = true;
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (context_ != nullptr) context_->TryCancel();
+      std::unique_lock<std::mutex> lock(mutex_);
+      while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; })) {
+        if (g_interrupted && context_ != nullptr) context_->TryCancel();
       }
     });
   }
   ~InterruptGuard() {
-    done_ = true;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_all();
     thread_.join();
-    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
+    sigaction(SIGINT, &previous_, nullptr);
   }
+  // Null: no call is in progress.
   void Register(grpc::ClientContext* context) {
     std::lock_guard<std::mutex> lock(mutex_);
     context_ = context;
-    if (context_ != nullptr && interrupted_) context_->TryCancel();
   }
-  bool interrupted() const { return interrupted_; }
+  bool interrupted() const { return g_interrupted; }
 
  private:
-  sigset_t set_;
-  sigset_t previous_;
-  std::atomic<bool> done_{false};
-  std::atomic<bool> interrupted_{false};
+  struct sigaction previous_ = {};
   std::mutex mutex_;
+  std::condition_variable wake_;
   grpc::ClientContext* context_ = nullptr;  // guarded by mutex_
+  bool done_ = false;                       // guarded by mutex_
   std::thread thread_;
 };
 

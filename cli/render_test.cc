@@ -27,7 +27,7 @@ TEST(Plot, PutsExtremesAtTheEdges) {
             "   3.000 |     *     \n"
             "   2.000 |          *\n"
             "         +-----------\n"
-            "          0    step 10\n"
+            "          0   step 10\n"
             "          * loss\n");
 }
 

@@ -95,9 +95,11 @@ class ControllerTest : public testing::Test {
   }
 
   absl::StatusOr<v1::TrainingJob> Create(const v1::CreateTrainingJobRequest& request) {
-    absl::StatusOr<v1::TrainingJob> result = absl::InternalError("not answered");
-    controller_->CreateJob(request, [&](absl::StatusOr<v1::TrainingJob> job) { result = job; });
-    return result;
+    // With workers attached the answer comes later, when one has looked at the data.
+    auto result = std::make_shared<absl::StatusOr<v1::TrainingJob>>(absl::InternalError("not yet"));
+    controller_->CreateJob(request,
+                           [result](absl::StatusOr<v1::TrainingJob> job) { *result = job; });
+    return *result;
   }
 
   void Formed(const TestWorker& worker) {

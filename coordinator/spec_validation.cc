@@ -52,6 +52,7 @@ class Check {
 };
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxTokensPerRank = int64_t{1} << 27;
 
 void CheckModel(const v1::ModelSpec& model, Check& check) {
   check.Enumerated(model.family(), v1::ModelFamily_IsValid(model.family()), "spec.model.family");
@@ -157,11 +158,13 @@ void CheckLayout(const v1::TrainingJobSpec& spec, Check& check) {
                   spec.batch().global_batch_size(),
                   absl::StrCat("must be a multiple of spec.mesh.dp * spec.batch.micro_batches (",
                                mesh.dp, " * ", micro_batches, " = ", divisor, ")"));
-    // Keeps every index of a micro-batch's activations inside 31 bits.
+    // The token ids of a rank's step are held in host memory: 1 GiB at this limit.
     const int64_t tokens =
-        spec.batch().global_batch_size() / divisor * spec.data().sequence_length();
-    check.Require(tokens <= kMaxInt32 / 2, "spec.batch.micro_batches", micro_batches,
-                  absl::StrCat("a micro-batch of ", tokens, " tokens is above ", kMaxInt32 / 2));
+        spec.batch().global_batch_size() / mesh.dp * int64_t{spec.data().sequence_length()};
+    check.Require(
+        tokens <= kMaxTokensPerRank, "spec.batch.global_batch_size",
+        spec.batch().global_batch_size(),
+        absl::StrCat("gives each rank ", tokens, " tokens a step, more than ", kMaxTokensPerRank));
   }
 }
 

@@ -108,7 +108,7 @@ class Cluster:
         """Runs the CLI; returns (exit code, stdout, stderr)."""
         run = subprocess.run([CLI, "--endpoint=" + self.endpoint] + self.cli_flags + list(args),
                              input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             timeout=timeout, errors="replace")
+                             timeout=timeout, errors="surrogateescape")
         return run.returncode, run.stdout, run.stderr
 
     def get(self, *args):

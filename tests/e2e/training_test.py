@@ -1,6 +1,5 @@
 """Jobs from file to result, through the services."""
 import json
-import os
 import signal
 import subprocess
 import unittest
@@ -18,6 +17,12 @@ class TrainingTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.cluster.stop()
+
+    def tearDown(self):
+        """Leaves no job behind that would keep the workers from the next test."""
+        for name in self.cluster.cli("get", "jobs", "-o", "name")[1].split():
+            self.cluster.cli("cancel", name)
+        self.cluster.wait_idle(2)
 
     def losses(self, name):
         return [(p["step"], p["loss"]) for p in self.cluster.job(name)["status"]["progress"]["lossCurve"]]

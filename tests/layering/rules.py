@@ -116,5 +116,5 @@ GRPC_FILE_ENDINGS = ("service", "client", "server")
 GRPC_FILES = {
     "proto/rpc/status": "absl::Status becomes a gRPC status in this one file",
     "proto/rpc/credentials": "makes gRPC credentials from certificate files",
-    "proto/rpc/deadline": "reads and sets deadlines of gRPC contexts",
+    "cli/connection": "makes the channel of every client of the command",
 }

@@ -38,6 +38,7 @@ python3-torch            | test  | py:torch                          | independe
 python3-yaml             | test  | py:yaml                           | reads the deployment manifests
 clang-format             | lint  | cmd:clang-format                  | layout of C++ sources
 clang-tidy-16            | lint  | cmd:clang-tidy-16                 | static analysis (14 fails on <ranges>)
+libomp-16-dev            | lint  | inc:../lib/llvm-16/lib/clang/16/include/omp.h | omp.h as clang reads it; only for clang-tidy
 shellcheck               | lint  | cmd:shellcheck                    | static analysis of shell scripts
 TABLE
 }

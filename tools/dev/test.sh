@@ -24,7 +24,8 @@ command_test() {
   install_packages build demo test
   configure_bazel
 
-  local filters=-gpu flags=(--keep_going --nocache_test_results --test_output=errors)
+  # Tests and what they run: libraries alone would be compiled twice, as archives and as .so files.
+  local filters=-gpu flags=(--keep_going --build_tests_only --nocache_test_results --test_output=errors)
   if [ -n "$long" ]; then
     flags+=(--test_env=TESSERA_LONG_TESTS=1 "--test_timeout=300,900,1800,5400")
   else
@@ -33,7 +34,7 @@ command_test() {
   if [ -n "$sanitizer" ]; then
     filters+=,-e2e,-no-$sanitizer
     # Sanitized code is several times slower, and may be wanted where tests are not.
-    flags+=(--config="$sanitizer" --build_tests_only)
+    flags+=(--config="$sanitizer")
     [ -n "$long" ] || flags+=("--test_timeout=180,600,1200,3600")
     # With more random bits than the tsan run-time of g++ 12 expects, it does not start.
     if [ "$sanitizer" = tsan ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ] &&

@@ -127,7 +127,8 @@ class Communicator {
   // Every pending and later operation, here and, within 100 ms, on every other member that is still
   // there, ends with `reason`. Idempotent: the first reason stays. Any thread.
   virtual void Abort(const absl::Status& reason) = 0;
-  // The operation now waited for; nothing between operations. Any thread.
+  // The operation that is waited for now, or the one with which the communicator failed; nothing
+  // between operations. Any thread.
   virtual bool pending(PendingOperation* operation) const = 0;
   virtual CommunicatorStats stats() const = 0;
 

@@ -158,7 +158,10 @@ absl::StatusOr<std::unique_ptr<CollectiveHandle>> GroupCommunicator::StartRecv(c
 template <class Started>
 absl::StatusOr<std::unique_ptr<CollectiveHandle>> GroupCommunicator::Launch(
     std::unique_ptr<Started> operation) {
-  if (has_failed()) return Fail(*operation, failure());
+  if (has_failed()) {
+    SetPending(*operation);
+    return Fail(*operation, failure());
+  }
   if (absl::Status status = operation->Start(); !status.ok()) return Fail(*operation, status);
   ++next_sequence_;
   Count& count = counts_[static_cast<int>(operation->kind())];
@@ -202,10 +205,14 @@ absl::Status GroupCommunicator::Refuse(CollectiveKind kind, int64_t size_bytes,
                                                group_rank(), " of ", size(), ": ", why.message()));
 }
 
-absl::Status GroupCommunicator::Complete(Operation& operation) {
+void GroupCommunicator::SetPending(const Operation& operation) {
   pending_bytes_.store(operation.size_bytes(), std::memory_order_relaxed);
   pending_.store(static_cast<uint64_t>(operation.kind()) << kKindShift | operation.sequence(),
                  std::memory_order_release);
+}
+
+absl::Status GroupCommunicator::Complete(Operation& operation) {
+  SetPending(operation);
   absl::Status status;
   for (Waiter waiter(membership_.board ? &membership_.board->board : nullptr);;) {
     waiter.Arm();
@@ -221,11 +228,13 @@ absl::Status GroupCommunicator::Complete(Operation& operation) {
     waiter.Rest(operation.blocker());
   }
   started_.erase(std::find(started_.begin(), started_.end(), &operation));
-  pending_.store(0, std::memory_order_release);
+  // What has failed stays, so that whoever asks later can name it.
+  if (status.ok()) pending_.store(0, std::memory_order_release);
   return status;
 }
 
 absl::Status GroupCommunicator::AdvanceAll() {
+  if (is_closed_) return absl::OkStatus();
   bool is_first_collective = true;
   for (Operation* each : started_) {
     if (each->done()) continue;
@@ -264,8 +273,10 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
 
 absl::Status GroupCommunicator::Fail(const Operation& operation, const absl::Status& why) {
   Abort(absl::IsUnavailable(why) ? Explain(why) : why);
-  for (Operation* each : started_) each->Cancel();
-  AwaitQuiet();
+  if (!std::exchange(is_closed_, true)) {
+    for (Operation* each : started_) each->Cancel();
+    AwaitQuiet();
+  }
   const absl::Status first = failure();
   return absl::Status(
       first.code(),

@@ -74,6 +74,7 @@ class GroupCommunicator : public Communicator {
   absl::Status CheckMember(int group_rank) const;
   absl::Status Refuse(CollectiveKind kind, int64_t size_bytes, const absl::Status& why) const;
 
+  void SetPending(const Operation& operation);
   absl::Status Complete(Operation& operation);
   absl::Status AdvanceAll();
   // In a wait that has become slow: deadlines and members that are gone.
@@ -89,6 +90,7 @@ class GroupCommunicator : public Communicator {
   Membership membership_;
   // The communicator's thread only.
   std::vector<Operation*> started_;  // in order of their start; owned by their handles
+  bool is_closed_ = false;           // an operation has failed: none is moved on any more
   int64_t next_sequence_ = 1;
   uint64_t next_collective_ = 1;
   std::vector<uint64_t> next_send_;  // by group rank
@@ -98,7 +100,7 @@ class GroupCommunicator : public Communicator {
   mutable std::mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> failed_ = false;
-  // pending(): kind and sequence in one word, 0 between operations.
+  // pending(): kind and sequence in one word, 0 between operations and before a failed one.
   std::atomic<uint64_t> pending_ = 0;
   std::atomic<int64_t> pending_bytes_ = 0;
   struct Count {

@@ -36,6 +36,11 @@ void Waiter::Rest(Transfer* blocker) {
   if (!sleeping_) {
     if (++rests_ <= kSpins) return;
     if (rests_ == kSpins + 1) start_ = Now();
+    // A transfer's completion wakes, and the thread that completes it needs the core.
+    if (blocker != nullptr) {
+      sleeping_ = true;
+      return;
+    }
     sched_yield();
     if (rests_ % kYieldsPerClock == 0) sleeping_ = Now() - start_ >= kYieldFor;
     return;

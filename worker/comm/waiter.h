@@ -1,5 +1,6 @@
-// How a member waits: a few spins, then yields, then sleep. Ranks may outnumber cores, so that a
-// spinning waiter would keep the awaited member from running.
+// How a member waits: a few spins, then yields for a millisecond, then sleep. Ranks may outnumber
+// cores, so that a spinning waiter would keep the awaited member from running. For a message link
+// there are no yields: another thread completes its transfers and wakes the waiter.
 #ifndef TESSERA_WORKER_COMM_WAITER_H_
 #define TESSERA_WORKER_COMM_WAITER_H_
 

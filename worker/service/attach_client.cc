@@ -85,8 +85,8 @@ class Client final : public AttachClient {
       reading_ = true;
       attached_ = true;
     }
-    // Reports that come from now on are queued behind register; the backlog may repeat some of them,
-    // which the coordinator takes as one.
+    // Reports that come from now on are queued behind register; the backlog may repeat some of
+    // them, which the coordinator takes as one.
     std::vector<v1::WorkerMessage> backlog = callbacks_.make_backlog();
     {
       std::lock_guard<std::mutex> lock(mutex_);

@@ -1,6 +1,7 @@
 #include "worker/service/job_run.h"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,8 @@ void JobRun::Run() {
   absl::Status status;
   try {
     status = Execute(&sample);
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("host memory is exhausted");
   } catch (const std::exception& error) {  // of a library; own code returns its errors
     status = absl::InternalError(absl::StrCat("exception: ", error.what()));
   }
@@ -37,8 +40,10 @@ void JobRun::Run() {
   std::vector<std::unique_ptr<Communicator>> closing;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!status.ok() && pending_at_abort_.has_value()) {
-      *ended.mutable_pending() = *pending_at_abort_;
+    if (!status.ok()) {
+      // What was pending when the abort came, or else the operation that failed first.
+      if (!pending_at_abort_.has_value()) pending_at_abort_ = PendingLocked();
+      if (pending_at_abort_.has_value()) *ended.mutable_pending() = *pending_at_abort_;
     }
     // A run that was aborted says so, whatever the abort made fail first.
     if (!status.ok() && !abort_reason_.ok()) status = abort_reason_;

@@ -1,0 +1,38 @@
+"""Benchmarks run, and write the JSON that they promise. Says nothing about speed."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from tests.e2e import cluster as e2e
+
+
+def run(name, *flags):
+    """The JSON object a benchmark writes."""
+    path = os.path.join(tempfile.mkdtemp(), name + ".json")
+    subprocess.run(["tests/bench/" + name, "--json=" + path, *flags], check=True,
+                   stdout=subprocess.PIPE, timeout=240)
+    with open(path) as file:
+        return json.load(file)
+
+
+class BenchSmokeTest(unittest.TestCase):
+    def test_comm(self):
+        figures = run("comm_bench", "--ranks=2")
+        self.assertGreater(figures["copy_gbps"], 0)
+        self.assertTrue(figures["runs"])
+        for row in figures["runs"]:
+            self.assertEqual(set(row), {"op", "ranks", "bytes", "time_us", "algbw_gbps", "busbw_gbps"})
+            self.assertGreater(row["time_us"], 0)
+        self.assertIn(("all_reduce", 2, 64 << 20),
+                      {(r["op"], r["ranks"], r["bytes"]) for r in figures["runs"]})
+
+    def test_training(self):
+        figures = run("training_bench", "--steps=3", "--batch=2", "--layers=1", "--width=32")
+        for key in ("tokens_per_second", "gflops", "sgemm_gflops", "ratio_to_sgemm"):
+            self.assertGreater(figures[key], 0, key)
+
+
+if __name__ == "__main__":
+    e2e.main()
