@@ -17,6 +17,7 @@
 #include "tests/parity/parity_harness.h"
 
 ABSL_FLAG(std::string, text, "", "Text file; its last twentieth is held out. Empty: random bytes");
+ABSL_FLAG(std::string, json, "", "File to write the figures to as one JSON object");
 ABSL_FLAG(int, steps, 50, "Optimizer steps");
 ABSL_FLAG(int, batch, 16, "Sequences per step");
 ABSL_FLAG(int, dp, 1, "Ranks, as threads");
@@ -149,6 +150,18 @@ int Main() {
               static_cast<double>(tokens) / seconds, rate);
   std::printf("%.1f GFLOP/s, %.0f%% of sgemm's %.1f (processor time; evaluation counts as none)\n",
               gflops, 100 * gflops / sgemm, sgemm);
+  if (absl::GetFlag(FLAGS_json).empty()) return 0;
+  FILE* json = std::fopen(absl::GetFlag(FLAGS_json).c_str(), "w");
+  const bool written =
+      json != nullptr &&
+      std::fprintf(json,
+                   "{\"tokens_per_second\": %.1f, \"tokens_per_cpu_second\": %.1f, "
+                   "\"gflops\": %.2f, \"sgemm_gflops\": %.2f, \"ratio_to_sgemm\": %.4f}\n",
+                   static_cast<double>(tokens) / seconds, rate, gflops, sgemm, gflops / sgemm) > 0;
+  if (json == nullptr || std::fclose(json) != 0 || !written) {
+    std::fprintf(stderr, "%s: cannot be written\n", absl::GetFlag(FLAGS_json).c_str());
+    return 1;
+  }
   return 0;
 }
 
