@@ -214,7 +214,7 @@ void GroupCommunicator::SetPending(const Operation& operation) {
 absl::Status GroupCommunicator::Complete(Operation& operation) {
   SetPending(operation);
   absl::Status status;
-  for (Waiter waiter(membership_.board ? &membership_.board->board : nullptr);;) {
+  for (Waiter waiter(membership_.board ? &membership_.board->board : nullptr, size());;) {
     waiter.Arm();
     status = AdvanceAll();
     // What all members have completed stays so, even where one of them has aborted since.

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <thread>
 
 namespace tessera {
 namespace {
@@ -17,7 +18,15 @@ absl::Time Now() {
 
 constexpr int kYieldsPerClock = 16;
 
+int NumCores() {
+  static const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return cores;
+}
+
 }  // namespace
+
+Waiter::Waiter(Board* board, int num_members)
+    : board_(board), spins_(num_members <= NumCores() ? kSpins : kCrowdedSpins) {}
 
 absl::Duration Waiter::elapsed() const { return Now() - start_; }
 
@@ -34,8 +43,8 @@ void Waiter::Disarm() {
 
 void Waiter::Rest(Transfer* blocker) {
   if (!sleeping_) {
-    if (++rests_ <= kSpins) return;
-    if (rests_ == kSpins + 1) start_ = Now();
+    if (++rests_ <= spins_) return;
+    if (rests_ == spins_ + 1) start_ = Now();
     // A transfer's completion wakes, and the thread that completes it needs the core.
     if (blocker != nullptr) {
       sleeping_ = true;

@@ -22,12 +22,14 @@ namespace tessera {
 class Waiter {
  public:
   static constexpr int kSpins = 20;
+  // Where members outnumber cores, whoever is awaited probably needs this one.
+  static constexpr int kCrowdedSpins = 2;
   static constexpr absl::Duration kYieldFor = absl::Milliseconds(1);
   // Bounds how long a member's death, which rings no board, goes unnoticed.
   static constexpr absl::Duration kSleepFor = absl::Milliseconds(10);
 
-  // board: null where nobody rings. It outlives the waiter.
-  explicit Waiter(Board* board) : board_(board) {}
+  // board: null where nobody rings. It outlives the waiter. num_members: of the group.
+  Waiter(Board* board, int num_members);
   ~Waiter() { Disarm(); }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
@@ -44,6 +46,7 @@ class Waiter {
   void Disarm();
 
   Board* const board_;
+  const int spins_;
   int rests_ = 0;
   absl::Time start_;
   bool sleeping_ = false;
