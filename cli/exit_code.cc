@@ -1,5 +1,7 @@
 #include "cli/exit_code.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "proto/rpc/field_error.h"
 
@@ -17,10 +19,11 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
     case absl::StatusCode::kAlreadyExists:
       return "choose another --name, or look at it with `tessera describe job NAME`";
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented:
-      return FieldOf(status).has_value()
-                 ? "`tessera explain " + *FieldOf(status) + "` tells what the field may be"
-                 : "`tessera --help` shows the usage";
+    case absl::StatusCode::kUnimplemented: {
+      const std::optional<std::string> field = FieldOf(status);
+      if (!field.has_value()) return "`tessera --help` shows the usage";
+      return absl::StrCat("`tessera explain ", *field, "` tells what the field may be");
+    }
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return "use a certificate of another role: --cert, --key";

@@ -190,13 +190,15 @@ int RunWait(const CommandContext& context, const WaitOptions& options) {
       });
   if (status.code() == absl::StatusCode::kCancelled) return kCliInterrupted;
   if (!status.ok()) return Fail(context, status);
-  if (last.has_value() && last->status().state() == wanted) {
+  if (!last.has_value()) return Fail(context, absl::InternalError("the watch ended early"));
+  const v1::TrainingJobStatus& ended = last->status();
+  if (ended.state() == wanted) {
     printf("%s is %s\n", last->name().c_str(), StateName(wanted).c_str());
     return kCliOk;
   }
   fprintf(stderr, "condition %s can no longer be met: the job is %s%s%s\n",
-          options.condition.c_str(), StateName(last->status().state()).c_str(),
-          last->status().has_error() ? ": " : "", last->status().error().message().c_str());
+          options.condition.c_str(), StateName(ended.state()).c_str(),
+          ended.has_error() ? ": " : "", ended.error().message().c_str());
   return kCliFailed;
 }
 
