@@ -67,7 +67,7 @@ class InterruptGuard {
 
 class Client final : public JobsClient {
  public:
-  Client(std::shared_ptr<grpc::Channel> channel, absl::Duration timeout)
+  Client(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout)
       : jobs_(v1::Jobs::NewStub(channel)),
         cluster_(v1::Cluster::NewStub(channel)),
         timeout_(timeout) {}
@@ -154,7 +154,7 @@ class Client final : public JobsClient {
         wanted = on_change(response.training_job());
       }
       if (!wanted) context.TryCancel();
-      const absl::Status status = FromGrpc(reader->Finish());
+      absl::Status status = FromGrpc(reader->Finish());
       interrupt.Register(nullptr);
       if (!wanted || status.ok()) return absl::OkStatus();
       if (interrupt.interrupted()) return absl::CancelledError("interrupted");
@@ -182,7 +182,7 @@ class Client final : public JobsClient {
     grpc::ClientContext context;
     SetDeadline(context, timeout == absl::ZeroDuration() ? timeout_ : timeout);
     Response response;
-    const absl::Status status = FromGrpc(method(&context, &response));
+    absl::Status status = FromGrpc(method(&context, &response));
     if (!status.ok()) return status;
     return response;
   }

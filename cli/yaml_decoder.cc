@@ -63,6 +63,7 @@ class Decoder {
  private:
   static std::string FieldNames(const Message& message) {
     std::vector<std::string> names;
+    names.reserve(message.GetDescriptor()->field_count());
     for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
       names.push_back(message.GetDescriptor()->field(i)->name());
     }

@@ -130,17 +130,19 @@ JobOutcome ActiveJob::Failure() const {
   }
   // The cause is a rank that failed by itself, not one that only saw another go.
   const Rank* failed = nullptr;
+  absl::Status error = absl::InternalError("failed");
   for (const Rank& rank : ranks_) {
-    if (!rank.ended.has_value() || rank.ended->ok()) continue;
-    if (failed == nullptr || (IsEcho(*failed->ended) && !IsEcho(*rank.ended))) failed = &rank;
+    const absl::Status ended = rank.ended.value_or(absl::OkStatus());
+    if (ended.ok()) continue;
+    if (failed == nullptr || (IsEcho(error) && !IsEcho(ended))) {
+      failed = &rank;
+      error = ended;
+    }
   }
-  if (failed == nullptr) {
-    return {v1::JOB_STATE_FAILED, "RANK_FAILED", "failed", absl::InternalError("failed")};
-  }
-  const std::string message = absl::StrCat(RankName(*failed), " failed: ", failed->ended->message(),
-                                           PendingOf(ranks_, *failed));
-  absl::Status error = *failed->ended;  // keeps field and reason
-  absl::Status named(error.code(), message);
+  if (failed == nullptr) return {v1::JOB_STATE_FAILED, "RANK_FAILED", "failed", error};
+  const std::string message =
+      absl::StrCat(RankName(*failed), " failed: ", error.message(), PendingOf(ranks_, *failed));
+  absl::Status named(error.code(), message);  // keeps field and reason
   error.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
   if (ReasonOf(named).empty()) named = WithReason(named, "RANK_FAILED");

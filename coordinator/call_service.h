@@ -30,8 +30,9 @@ template <typename Message>
 grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context,
                                 absl::StatusOr<Message> result, Message* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (result.ok()) *response = *std::move(result);
-  reactor->Finish(ToGrpc(result.status()));
+  const absl::Status status = result.status();
+  if (status.ok()) *response = *std::move(result);
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
 

@@ -51,8 +51,7 @@ absl::Status Controller::Load(KeyValueStore* store) {
   if (!jobs.ok()) return jobs.status();
   events_ = std::make_unique<EventLog>(kEventLogCapacity, journal_->last_revision());
   for (v1::TrainingJob& job : *jobs) {
-    JobRecord& record = jobs_[job.name()];
-    record.job = std::move(job);
+    JobRecord& record = AddLocked(std::move(job));
     const v1::TrainingJobStatus& status = record.job.status();
     if (status.state() == v1::JOB_STATE_RUNNING) {
       record.active = std::make_unique<ActiveJob>(record.job.uid(), status.epoch(),
@@ -71,11 +70,16 @@ absl::Status Controller::Load(KeyValueStore* store) {
   return absl::OkStatus();
 }
 
+Controller::JobRecord& Controller::AddLocked(v1::TrainingJob job) {
+  JobRecord& record = jobs_[job.name()];
+  record.job = std::move(job);
+  by_uid_[record.job.uid()] = &record;
+  return record;
+}
+
 Controller::JobRecord* Controller::FindUidLocked(const std::string& uid) {
-  for (auto& [name, record] : jobs_) {
-    if (record.job.uid() == uid) return &record;
-  }
-  return nullptr;
+  auto it = by_uid_.find(uid);
+  return it == by_uid_.end() ? nullptr : it->second;
 }
 
 void Controller::TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,

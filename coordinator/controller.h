@@ -50,7 +50,7 @@ class Controller {
   // Jobs. Errors as in jobs.proto. CreateJob answers through done, once, perhaps before it returns:
   // a worker may first have to look at the data files.
   void CreateJob(const v1::CreateTrainingJobRequest& request,
-                 std::function<void(absl::StatusOr<v1::TrainingJob>)> done);
+                 const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done);
   absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) const;
   absl::StatusOr<v1::ListTrainingJobsResponse> ListJobs(
       const v1::ListTrainingJobsRequest& request) const;
@@ -85,7 +85,7 @@ class Controller {
   struct DataCheck {
     std::string worker;
     absl::Duration deadline;
-    std::function<void(absl::Status)> done;
+    std::function<void(const absl::Status&)> done;
   };
 
   Controller(ControllerOptions options, const Clock* clock, Logger* log);
@@ -93,11 +93,14 @@ class Controller {
 
   // All below: mutex_ is held.
   absl::StatusOr<v1::TrainingJob> CommitLocked(const v1::CreateTrainingJobRequest& request);
-  absl::StatusOr<std::optional<v1::TrainingJob>> EarlierAnswerLocked(
+  // NOT_FOUND: the request is a first one.
+  absl::StatusOr<v1::TrainingJob> EarlierAnswerLocked(
       const v1::CreateTrainingJobRequest& request) const;
-  std::optional<DataCheck> StartDataCheckLocked(const v1::TrainingJobSpec& spec,
-                                                std::function<void(absl::Status)> done);
+  // False: no worker is attached, and done will not be called.
+  bool StartDataCheckLocked(const v1::TrainingJobSpec& spec,
+                            std::function<void(const absl::Status&)> done);
   std::function<void()> FinishDataCheckLocked(int64_t check_id, absl::Status status);
+  JobRecord& AddLocked(v1::TrainingJob job);
   JobRecord* FindUidLocked(const std::string& uid);
   void TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
                         const std::string& message);
@@ -118,12 +121,13 @@ class Controller {
   Logger* const log_;
   std::unique_ptr<EventLog> events_;  // thread-safe by itself
   mutable std::mutex mutex_;
-  std::unique_ptr<Journal> journal_;       // guarded by mutex_
-  std::map<std::string, JobRecord> jobs_;  // by name; guarded by mutex_
-  WorkerRegistry registry_;                // guarded by mutex_
-  std::map<int64_t, DataCheck> checks_;    // by check id; guarded by mutex_
-  int64_t next_session_id_ = 1;            // guarded by mutex_
-  int64_t next_check_id_ = 1;              // guarded by mutex_
+  std::unique_ptr<Journal> journal_;          // guarded by mutex_
+  std::map<std::string, JobRecord> jobs_;     // by name, never erased; guarded by mutex_
+  std::map<std::string, JobRecord*> by_uid_;  // into jobs_; guarded by mutex_
+  WorkerRegistry registry_;                   // guarded by mutex_
+  std::map<int64_t, DataCheck> checks_;       // by check id; guarded by mutex_
+  int64_t next_session_id_ = 1;               // guarded by mutex_
+  int64_t next_check_id_ = 1;                 // guarded by mutex_
   std::string instance_id_;
   absl::Duration restart_deadline_;  // missing workers of running jobs are lost after it
   bool restart_settled_ = false;     // guarded by mutex_

@@ -35,21 +35,19 @@ absl::Status NoSuchJob(const std::string& name) {
 }  // namespace
 
 void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
-                           std::function<void(absl::StatusOr<v1::TrainingJob>)> done) {
+                           const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done) {
   absl::Status status = CheckRequestId(request.request_id());
   if (status.ok() && !request.training_job_id().empty()) {
     status = CheckResourceId(request.training_job_id(), "training_job_id");
   }
   if (!status.ok()) return done(status);
 
-  std::optional<absl::StatusOr<v1::TrainingJob>> answer;
+  absl::StatusOr<v1::TrainingJob> answer;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    absl::StatusOr<std::optional<v1::TrainingJob>> earlier = EarlierAnswerLocked(request);
-    if (!earlier.ok()) {
-      answer = earlier.status();
-    } else if (earlier->has_value()) {
-      answer = **earlier;
+    answer = EarlierAnswerLocked(request);
+    if (!absl::IsNotFound(answer.status())) {
+      // A retry, or a request id that was used for another request.
     } else if (status = ValidateSpec(request.training_job().spec()); !status.ok()) {
       answer = status;
     } else if (!request.training_job_id().empty() &&
@@ -58,7 +56,7 @@ void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
           absl::AlreadyExistsError(absl::StrCat(JobName(request.training_job_id()), ": exists")),
           "JOB_EXISTS");
     } else {
-      auto after_check = [this, request, done](absl::Status checked) {
+      auto after_check = [this, request, done](const absl::Status& checked) {
         if (!checked.ok()) return done(checked);
         absl::StatusOr<v1::TrainingJob> committed;
         {
@@ -67,38 +65,34 @@ void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
         }
         done(std::move(committed));
       };
-      std::optional<DataCheck> check =
-          StartDataCheckLocked(request.training_job().spec(), std::move(after_check));
-      if (check.has_value()) return;  // answered when the worker has looked
+      // Answered when a worker has looked at the files.
+      if (StartDataCheckLocked(request.training_job().spec(), std::move(after_check))) return;
       // No worker is attached: the files are checked when the job gets workers.
       answer = CommitLocked(request);
     }
   }
-  done(*std::move(answer));
+  done(std::move(answer));
 }
 
-absl::StatusOr<std::optional<v1::TrainingJob>> Controller::EarlierAnswerLocked(
+absl::StatusOr<v1::TrainingJob> Controller::EarlierAnswerLocked(
     const v1::CreateTrainingJobRequest& request) const {
-  if (request.request_id().empty()) return std::nullopt;
-  absl::StatusOr<std::optional<v1::RequestRecord>> record =
-      journal_->FindRequest(request.request_id());
+  if (request.request_id().empty()) return absl::NotFoundError("no request id");
+  absl::StatusOr<v1::RequestRecord> record = journal_->FindRequest(request.request_id());
   if (!record.ok()) return record.status();
-  if (!record->has_value()) return std::nullopt;
-  if ((*record)->request() != request.SerializeAsString()) {
+  if (record->request() != request.SerializeAsString()) {
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           "request_id: ", request.request_id(), ": was used for another request")),
                       "REQUEST_ID_REUSED");
   }
-  return (*record)->answer();
+  return record->answer();
 }
 
 absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(
     const v1::CreateTrainingJobRequest& request) {
   if (shut_down_) return absl::UnavailableError("the coordinator stops");
   // The world may have changed while a worker looked at the files.
-  absl::StatusOr<std::optional<v1::TrainingJob>> earlier = EarlierAnswerLocked(request);
-  if (!earlier.ok()) return earlier.status();
-  if (earlier->has_value()) return **earlier;
+  absl::StatusOr<v1::TrainingJob> earlier = EarlierAnswerLocked(request);
+  if (!absl::IsNotFound(earlier.status())) return earlier;
 
   const std::string uid = NewUuid();
   const std::string id = request.training_job_id().empty() ? absl::StrCat("job-", uid.substr(0, 8))
@@ -130,7 +124,7 @@ absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(
   *record.mutable_answer() = job;
   absl::Status journaled = journal_->Create(job, request.request_id(), record);
   if (!journaled.ok()) return journaled;
-  jobs_[job.name()].job = job;
+  AddLocked(job);
   events_->Append({*revision, std::make_shared<v1::TrainingJob>(job)});
   log_->Info("job created", {{"job", job.name()}, {"uid", uid}});
   ScheduleLocked();

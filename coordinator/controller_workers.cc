@@ -201,30 +201,29 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
   ScheduleLocked();
 }
 
-std::optional<Controller::DataCheck> Controller::StartDataCheckLocked(
-    const v1::TrainingJobSpec& spec, std::function<void(absl::Status)> done) {
+bool Controller::StartDataCheckLocked(const v1::TrainingJobSpec& spec,
+                                      std::function<void(const absl::Status&)> done) {
   WorkerEntry* chosen = nullptr;  // an idle one where there is one
   for (const auto& [name, worker] : registry_.workers()) {
     if (worker.attached() && (chosen == nullptr || (worker.idle() && !chosen->idle()))) {
       chosen = registry_.Find(name);
     }
   }
-  if (chosen == nullptr) return std::nullopt;
+  if (chosen == nullptr) return false;
   const int64_t id = next_check_id_++;
-  DataCheck check{chosen->info.name(), clock_->Monotonic() + options_.data_check_timeout,
-                  std::move(done)};
-  checks_[id] = check;
+  checks_[id] = {chosen->info.name(), clock_->Monotonic() + options_.data_check_timeout,
+                 std::move(done)};
   v1::CoordinatorMessage message;
   message.mutable_check_data()->set_check_id(id);
   *message.mutable_check_data()->mutable_spec() = spec;
   chosen->session->Send(message);
-  return check;
+  return true;
 }
 
 std::function<void()> Controller::FinishDataCheckLocked(int64_t check_id, absl::Status status) {
   auto it = checks_.find(check_id);
   if (it == checks_.end()) return [] {};
-  std::function<void(absl::Status)> done = std::move(it->second.done);
+  std::function<void(const absl::Status&)> done = std::move(it->second.done);
   checks_.erase(it);
   return [done = std::move(done), status = std::move(status)] { done(status); };
 }

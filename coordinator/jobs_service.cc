@@ -21,8 +21,9 @@ class JobsService final : public v1::Jobs::CallbackService {
     // The reactor is gone once finished, also when the client has left meanwhile.
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     controller_->CreateJob(*request, [reactor, response](absl::StatusOr<v1::TrainingJob> job) {
-      if (job.ok()) *response = *std::move(job);
-      reactor->Finish(ToGrpc(job.status()));
+      const absl::Status status = job.status();
+      if (status.ok()) *response = *std::move(job);
+      reactor->Finish(ToGrpc(status));
     });
     return reactor;
   }

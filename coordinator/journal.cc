@@ -51,10 +51,8 @@ absl::StatusOr<std::vector<v1::TrainingJob>> Journal::LoadJobs() const {
   return jobs;
 }
 
-absl::StatusOr<std::optional<v1::RequestRecord>> Journal::FindRequest(
-    const std::string& request_id) const {
+absl::StatusOr<v1::RequestRecord> Journal::FindRequest(const std::string& request_id) const {
   absl::StatusOr<std::string> text = store_->Get(absl::StrCat("request/", request_id));
-  if (text.status().code() == absl::StatusCode::kNotFound) return std::nullopt;
   if (!text.ok()) return text.status();
   v1::RequestRecord record;
   if (!record.ParseFromString(*text)) {

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,8 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(KeyValueStore* store);
 
   absl::StatusOr<std::vector<v1::TrainingJob>> LoadJobs() const;
-  // Nothing for an unknown id.
-  absl::StatusOr<std::optional<v1::RequestRecord>> FindRequest(const std::string& request_id) const;
+  // NOT_FOUND for an unknown id.
+  absl::StatusOr<v1::RequestRecord> FindRequest(const std::string& request_id) const;
 
   // A new job and the request that made it (request_id may be empty), synced.
   absl::Status Create(const v1::TrainingJob& job, const std::string& request_id,

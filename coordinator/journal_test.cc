@@ -21,8 +21,8 @@ TEST(Journal, JobsAndRequestsComeBack) {
   const std::vector<v1::TrainingJob> jobs = *journal->LoadJobs();
   ASSERT_EQ(jobs.size(), 1u);
   EXPECT_EQ(jobs[0].status().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ((*journal->FindRequest("request-1"))->request(), "bytes");
-  EXPECT_FALSE(journal->FindRequest("request-2")->has_value());
+  EXPECT_EQ(journal->FindRequest("request-1")->request(), "bytes");
+  EXPECT_EQ(journal->FindRequest("request-2").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(Journal, RevisionsGrowOverRestarts) {
