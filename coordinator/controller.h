@@ -63,7 +63,7 @@ class Controller {
 
   // Workers: a session id for the other two calls. Errors as in attach.proto.
   absl::StatusOr<int64_t> AttachWorker(const v1::RegisterWorker& request,
-                                       std::shared_ptr<WorkerSession> session);
+                                       const std::shared_ptr<WorkerSession>& session);
   void HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage& message);
   void DetachWorker(int64_t session_id);
 

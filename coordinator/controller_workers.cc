@@ -19,7 +19,7 @@ constexpr char kWorkerList[] = "workers";
 }  // namespace
 
 absl::StatusOr<int64_t> Controller::AttachWorker(const v1::RegisterWorker& request,
-                                                 std::shared_ptr<WorkerSession> session) {
+                                                 const std::shared_ptr<WorkerSession>& session) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (shut_down_) return absl::UnavailableError("the coordinator stops");
   const int64_t session_id = next_session_id_++;

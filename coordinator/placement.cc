@@ -9,14 +9,14 @@
 namespace tessera {
 
 absl::StatusOr<std::vector<std::string>> PlaceRanks(const plan::MeshSize& mesh,
-                                                    std::vector<Candidate> idle) {
+                                                    const std::vector<Candidate>& idle) {
   const size_t world_size = mesh.world_size();
   if (idle.size() < world_size) {
     return absl::FailedPreconditionError(
         absl::StrCat("needs ", world_size, " idle workers, ", idle.size(), " are idle"));
   }
   std::map<std::string, std::vector<std::string>> hosts;
-  for (Candidate& candidate : idle) hosts[candidate.host_id].push_back(candidate.worker);
+  for (const Candidate& candidate : idle) hosts[candidate.host_id].push_back(candidate.worker);
   std::vector<std::vector<std::string>> ordered;
   for (auto& [host_id, workers] : hosts) {
     std::sort(workers.begin(), workers.end());

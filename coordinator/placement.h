@@ -19,7 +19,7 @@ struct Candidate {
 // name: so a tp group (adjacent ranks) lies inside one host wherever it fits, and the same idle
 // workers always give the same placement. FAILED_PRECONDITION "needs N idle workers, M are idle".
 absl::StatusOr<std::vector<std::string>> PlaceRanks(const plan::MeshSize& mesh,
-                                                    std::vector<Candidate> idle);
+                                                    const std::vector<Candidate>& idle);
 
 }  // namespace tessera
 

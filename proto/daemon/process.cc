@@ -23,6 +23,7 @@ std::vector<char*> NormalizeFlags(int argc, char** argv, std::vector<std::string
     }
   }
   std::vector<char*> pointers;
+  pointers.reserve(storage.size() + 1);
   for (std::string& arg : storage) pointers.push_back(arg.data());
   pointers.push_back(nullptr);
   return pointers;
