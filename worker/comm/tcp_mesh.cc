@@ -165,7 +165,7 @@ absl::StatusOr<std::shared_ptr<TcpDevice>> TcpDevice::Create(const std::string& 
   }
 }
 
-absl::StatusOr<std::unique_ptr<TcpMesh>> TcpMesh::Create(std::shared_ptr<TcpDevice> device,
+absl::StatusOr<std::unique_ptr<TcpMesh>> TcpMesh::Create(const std::shared_ptr<TcpDevice>& device,
                                                          int group_rank, int group_size) {
   try {
     auto context = std::make_shared<tcp::Context>(static_cast<const GlooDevice&>(*device).device(),

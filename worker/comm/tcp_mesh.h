@@ -24,7 +24,7 @@ class TcpDevice {
 // thread. Connections go with the mesh and its links.
 class TcpMesh {
  public:
-  static absl::StatusOr<std::unique_ptr<TcpMesh>> Create(std::shared_ptr<TcpDevice> device,
+  static absl::StatusOr<std::unique_ptr<TcpMesh>> Create(const std::shared_ptr<TcpDevice>& device,
                                                          int group_rank, int group_size);
   virtual ~TcpMesh() = default;
 
