@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/rpc/field_error.h"
 
@@ -15,13 +17,17 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
       return absl::StrCat("is a coordinator serving at ", endpoint,
                           "? See --endpoint and TESSERA_ENDPOINT, or start one with ./dev up");
     case absl::StatusCode::kNotFound:
+      if (FieldOf(status).has_value() || ReasonOf(status) != "JOB_NOT_FOUND")
+        return "check the path";
       return "`tessera get jobs` lists what is there";
     case absl::StatusCode::kAlreadyExists:
       return "choose another --name, or look at it with `tessera describe job NAME`";
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kUnimplemented: {
       const std::optional<std::string> field = FieldOf(status);
-      if (!field.has_value()) return "`tessera --help` shows the usage";
+      if (!field.has_value() || !absl::StartsWith(*field, "spec.")) {
+        return "`tessera --help` shows the usage";
+      }
       return absl::StrCat("`tessera explain ", *field, "` tells what the field may be");
     }
     case absl::StatusCode::kPermissionDenied:
@@ -63,6 +69,11 @@ int ExitCodeOf(const absl::Status& status) {
 
 std::string ErrorText(const absl::Status& status, const std::string& endpoint) {
   const std::string reason = ReasonOf(status);
+  // A value may hold anything; a terminal should see none of it as a command.
+  std::string message(status.message());
+  for (char& c : message) {
+    if (absl::ascii_iscntrl(c) != 0 && c != '\n') c = '?';
+  }
   return absl::StrCat("error: ", absl::StatusCodeToString(status.code()),
                       reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ", status.message(),
                       "\nhint: ", Hint(status, endpoint), "\n");

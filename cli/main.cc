@@ -120,4 +120,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace tessera
 
-int main(int argc, char** argv) { return tessera::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = tessera::Main(argc, argv);
+  if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
+  perror("error: the output cannot be written");
+  return code == tessera::kCliOk ? tessera::kCliFailed : code;
+}

@@ -22,6 +22,17 @@ absl::StatusOr<int64_t> Controller::AttachWorker(const v1::RegisterWorker& reque
                                                  const std::shared_ptr<WorkerSession>& session) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (shut_down_) return absl::UnavailableError("the coordinator stops");
+  // After a restart a name is kept for the process that runs a job under it.
+  for (const auto& [name, record] : jobs_) {
+    ActiveJob::Rank* rank = restart_settled_ || record.active == nullptr
+                                ? nullptr
+                                : record.active->FindWorker(request.worker().name());
+    if (rank != nullptr && !rank->ended.has_value() && !rank->lost &&
+        rank->instance_id != request.worker().instance_id()) {
+      return absl::UnavailableError(
+          absl::StrCat(request.worker().name(), ": is kept for the process that runs ", name));
+    }
+  }
   const int64_t session_id = next_session_id_++;
   // Whatever the process of this name was doing, if it is another one, is lost with it.
   WorkerEntry* before = registry_.Find(request.worker().name());
@@ -123,6 +134,10 @@ void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage
         callback = FinishDataCheckLocked(message.data_checked().check_id(),
                                          FromProto(message.data_checked().status()));
         break;
+      case v1::WorkerMessage::kStopping:
+        worker->info.set_state(v1::WORKER_STATE_STOPPING);
+        log_->Info("worker stopping", {{"worker", worker->info.name()}});
+        break;
       case v1::WorkerMessage::kRegister:
       case v1::WorkerMessage::MESSAGE_NOT_SET:
         worker->session->Close(absl::InvalidArgumentError("unexpected message on the stream"));
@@ -177,7 +192,9 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
     worker.job_uid.clear();
     worker.pending.reset();
     worker.info.clear_training_job();
-    worker.info.set_state(v1::WORKER_STATE_IDLE);
+    if (worker.info.state() == v1::WORKER_STATE_BUSY) {
+      worker.info.set_state(v1::WORKER_STATE_IDLE);
+    }
   }
   JobRecord* record = FindUidLocked(message.job_uid());
   ActiveJob* active = record == nullptr ? nullptr : record->active.get();

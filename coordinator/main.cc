@@ -13,10 +13,13 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/coordinator_server.h"
 #include "proto/daemon/process.h"
+#include "proto/daemon/version.h"
 #include "storage/key_value_store.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7433", "Address to serve on; port 0 chooses one.");
@@ -120,6 +123,14 @@ int main(int argc, char** argv) {
   absl::InstallFailureSignalHandler({});
   absl::SetProgramUsageMessage(
       "Tessera's coordinator: keeps jobs, assigns ranks and groups to workers.");
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "coordinator/main.cc");
+  };
+  usage.version_string = [] {
+    return absl::StrCat("tessera-coordinator ", tessera::kVersion, "\n");
+  };
+  absl::SetFlagsUsageConfig(usage);
   std::vector<std::string> storage;
   std::vector<char*> args = tessera::NormalizeFlags(argc, argv, storage);
   const std::vector<char*> rest =

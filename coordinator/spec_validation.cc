@@ -222,10 +222,12 @@ void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
   check.Support(
       spec.recompute() == v1::RECOMPUTE_UNSPECIFIED || spec.recompute() == v1::RECOMPUTE_NONE,
       "spec.recompute", v1::Recompute_Name(spec.recompute()), "none only");
-  check.Support(spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_UNSPECIFIED,
+  check.Support(spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_UNSPECIFIED ||
+                    spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_1F1B,
                 "spec.pipeline_schedule", v1::PipelineSchedule_Name(spec.pipeline_schedule()),
                 "there are no pipelines yet");
-  check.Support(spec.context_parallel() == v1::CONTEXT_PARALLEL_KIND_UNSPECIFIED,
+  check.Support(spec.context_parallel() == v1::CONTEXT_PARALLEL_KIND_UNSPECIFIED ||
+                    spec.context_parallel() == v1::CONTEXT_PARALLEL_KIND_RING,
                 "spec.context_parallel", v1::ContextParallelKind_Name(spec.context_parallel()),
                 "there is no context parallelism yet");
   check.Support(!spec.sequence_parallel(), "spec.sequence_parallel", "true", "false only");

@@ -39,7 +39,9 @@ struct WorkerEntry {
   std::optional<v1::PendingCollective> pending;  // of the last heartbeat
 
   bool attached() const { return session != nullptr; }
-  bool idle() const { return attached() && job_uid.empty(); }
+  bool idle() const {
+    return attached() && job_uid.empty() && info.state() != v1::WORKER_STATE_STOPPING;
+  }
 };
 
 struct LeaseOptions {

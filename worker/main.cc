@@ -13,6 +13,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_device.h"
 #include "proto/daemon/log.h"
@@ -86,6 +88,11 @@ int Main() {
     return Fail(kExitUsage, absl::InvalidArgumentError(
                                 absl::StrCat("--data-root=", data_root, ": is not a folder")));
   }
+  if (absl::GetFlag(FLAGS_threads) < 1 || absl::GetFlag(FLAGS_threads) > 1024) {
+    return Fail(kExitUsage,
+                absl::InvalidArgumentError(absl::StrCat("--threads=", absl::GetFlag(FLAGS_threads),
+                                                        ": must be 1 .. 1024")));
+  }
   absl::StatusOr<int64_t> memory =
       ParseBytes(absl::GetFlag(FLAGS_device_memory), "--device-memory");
   if (!memory.ok()) return Fail(kExitUsage, memory.status());
@@ -106,6 +113,11 @@ int Main() {
   transport_options.tcp_ip = absl::GetFlag(FLAGS_data_interface);
   absl::StatusOr<std::unique_ptr<CpuTransport>> transport =
       CpuTransport::Create(**device, transport_options);
+  if (absl::IsInvalidArgument(transport.status())) {
+    return Fail(kExitUsage,
+                absl::InvalidArgumentError(absl::StrCat("--shared-memory-dir, --data-interface: ",
+                                                        transport.status().message())));
+  }
   if (!transport.ok()) return Fail(kExitDeviceError, transport.status());
 
   AttachClientOptions client_options;
@@ -166,6 +178,9 @@ int Main() {
 
   const int signal = termination.Wait();
   log.Info("stopping", {{"signal", signal}});
+  v1::WorkerMessage stopping;
+  stopping.mutable_stopping();
+  (*client)->Send(stopping);  // before the job's end, so that no other job is placed here
   runner.Stop(absl::CancelledError(absl::StrCat(worker, " was asked to stop")), absl::Seconds(3));
   (*client)->Stop();
   log.Info("stopped");
@@ -176,9 +191,22 @@ int Main() {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  // Threads that wait must sleep: workers share their host's cores, and libgomp's spinning would
+  // make a step tens of times slower. It reads its settings when it is loaded, so the process
+  // starts anew.
+  if (getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    execv("/proc/self/exe", argv);  // comes back only where /proc is not there: then as it is
+  }
   absl::InitializeSymbolizer(argv[0]);
   absl::InstallFailureSignalHandler({});
   absl::SetProgramUsageMessage("Tessera's worker: one device, one job after another.");
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "worker/main.cc");
+  };
+  usage.version_string = [] { return absl::StrCat("tessera-worker ", tessera::kVersion, "\n"); };
+  absl::SetFlagsUsageConfig(usage);
   std::vector<std::string> storage;
   std::vector<char*> args = tessera::NormalizeFlags(argc, argv, storage);
   const std::vector<char*> rest =

@@ -90,8 +90,8 @@ JOB_FILES = [
     ("untied", edit("heads: 2", "heads: 2, tie_word_embeddings: false"), 2,
      ["UNIMPLEMENTED", "spec.model.tie_word_embeddings"]),
     ("recompute", GOOD + "recompute: full\n", 2, ["UNIMPLEMENTED", "spec.recompute"]),
-    ("schedule", GOOD + "pipeline_schedule: 1f1b\n", 2, ["UNIMPLEMENTED", "spec.pipeline_schedule"]),
-    ("cp_kind", GOOD + "context_parallel: ring\n", 2, ["UNIMPLEMENTED", "spec.context_parallel"]),
+    ("schedule", GOOD + "pipeline_schedule: gpipe\n", 2, ["UNIMPLEMENTED", "spec.pipeline_schedule"]),
+    ("cp_kind", GOOD + "context_parallel: ulysses\n", 2, ["UNIMPLEMENTED", "spec.context_parallel"]),
     ("sp", GOOD + "sequence_parallel: true\n", 2, ["UNIMPLEMENTED", "spec.sequence_parallel"]),
     # Paths.
     ("absolute", edit("path: text.txt", "path: /etc/passwd"), 2, ["spec.data.path", "/etc/passwd"]),

@@ -110,6 +110,24 @@ class FailureTest(unittest.TestCase):
             if worker.process.poll() is None:
                 self.assertEqual(worker.terminate(), 0, name)
 
+    def test_a_stopping_worker_gets_no_more_work(self):
+        self.start_long_job("first", dp=4)
+        self.cluster.create("second", e2e.SMALL_JOB.format(steps=5, dp=2))
+        self.assertEqual(self.cluster.workers["w0"].terminate(), 0)
+        self.cluster.wait_state("second", "SUCCEEDED", 20)
+        workers = [r["worker"] for r in self.cluster.get("placement", "second")["ranks"]]
+        self.assertNotIn("workers/w0", workers)
+
+    def test_two_threads_a_worker_do_not_burn_the_cores(self):
+        """Waiting threads sleep: a step with more threads than cores takes no age."""
+        for name in list(self.cluster.workers):
+            self.cluster.workers[name].terminate()
+            self.cluster.workers[name].args.append("--threads=2")
+            self.cluster.workers[name].start()
+        self.cluster.wait_idle(4)
+        self.cluster.create("threads", e2e.SMALL_JOB.format(steps=60, dp=4))
+        self.cluster.wait_state("threads", "SUCCEEDED", 30)
+
     def test_second_worker_of_a_name_is_refused(self):
         self.cluster.start_worker("w0-twin", flags=["--name=w0"])
         e2e.wait_until(lambda: "ALREADY_EXISTS" in self.cluster.workers["w0-twin"].text(), 10,

@@ -55,6 +55,10 @@ class TlsTest(unittest.TestCase):
             e2e.write_text(cluster)
             cluster.create("secure", e2e.SMALL_JOB.format(steps=3, dp=1))
             cluster.wait_state("secure", "SUCCEEDED")
+            # A coordinator that comes back gets its workers back.
+            cluster.coordinator.kill()
+            cluster.start_coordinator()
+            cluster.wait_idle(1, timeout=15)
             # A worker's certificate may not act as a user, and a user's may not attach.
             cluster.cli_flags = certificates.client("tessera-worker")
             code, _, err = cluster.cli("get", "jobs")

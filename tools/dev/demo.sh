@@ -73,8 +73,8 @@ command_demo() {
 To look further, start a cluster that stays, and try:
   ./dev up
   export TESSERA_ENDPOINT=127.0.0.1:7433 PATH=\$PWD/bazel-bin/cli:\$PATH
-  tessera create -f deploy/jobs/demo.yaml --watch
-  tessera get jobs; tessera describe job $job; tessera get placement $job -o json
+  tessera create -f deploy/jobs/demo.yaml --name again --watch
+  tessera get jobs; tessera describe job again; tessera get placement again -o wide
   ./dev down
 TEXT
   [ "$verdict" -eq 0 ] && [ "$watched" -eq 0 ] || exit 1

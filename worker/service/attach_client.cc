@@ -24,10 +24,9 @@ constexpr auto kLastBackoff = std::chrono::milliseconds(2000);
 
 class Client final : public AttachClient {
  public:
-  Client(std::shared_ptr<grpc::Channel> channel, std::string coordinator, Logger* log)
-      : stub_(v1::WorkerAttach::NewStub(channel)),
-        coordinator_(std::move(coordinator)),
-        log_(log) {}
+  Client(std::shared_ptr<grpc::ChannelCredentials> credentials, std::string coordinator,
+         Logger* log)
+      : credentials_(std::move(credentials)), coordinator_(std::move(coordinator)), log_(log) {}
 
   ~Client() override { Stop(); }
 
@@ -69,8 +68,9 @@ class Client final : public AttachClient {
 
   // One stream from register to its end.
   absl::Status AttachOnce(bool* was_registered) {
+    const auto stub = v1::WorkerAttach::NewStub(NewChannel());
     grpc::ClientContext context;
-    std::unique_ptr<Stream> stream = stub_->Attach(&context);
+    std::unique_ptr<Stream> stream = stub->Attach(&context);
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (stopping_) {
@@ -115,6 +115,21 @@ class Client final : public AttachClient {
     return FromGrpc(stream->Finish());
   }
 
+  // A fresh one for every attempt: a channel of long standing waits between its attempts as long as
+  // one of them may take, which is either too long to come back soon or, on a busy machine, too
+  // short for a TLS handshake. The back-off between attempts is AttachUntilStopped's.
+  std::shared_ptr<grpc::Channel> NewChannel() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10000);
+    // The server allows pings every 5 s.
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetMaxReceiveMessageSize(16 << 20);
+    return grpc::CreateCustomChannel(coordinator_, credentials_, arguments);
+  }
+
   void WriteUntilEnded(Stream& stream, grpc::ClientContext& context) {
     std::unique_lock<std::mutex> lock(mutex_);
     auto next_heartbeat = std::chrono::steady_clock::now() + heartbeat_interval_;
@@ -151,7 +166,7 @@ class Client final : public AttachClient {
     }
   }
 
-  const std::unique_ptr<v1::WorkerAttach::Stub> stub_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const std::string coordinator_;
   Logger* const log_;
   AttachCallbacks callbacks_;  // constant after Start
@@ -171,18 +186,7 @@ absl::StatusOr<std::unique_ptr<AttachClient>> AttachClient::Create(
     const AttachClientOptions& options, Logger* log) {
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientTls(options.tls);
   if (!credentials.ok()) return credentials.status();
-  grpc::ChannelArguments arguments;
-  // The server allows pings every 5 s.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetMaxReceiveMessageSize(16 << 20);
-  return std::make_unique<Client>(
-      grpc::CreateCustomChannel(options.coordinator, *credentials, arguments), options.coordinator,
-      log);
+  return std::make_unique<Client>(*std::move(credentials), options.coordinator, log);
 }
 
 }  // namespace tessera
