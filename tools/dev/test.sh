@@ -1,9 +1,9 @@
 # ./dev test. Sourced by ./dev.
 # shellcheck shell=bash
 #
-# Tags of test targets that matter here:
+# Tags of test targets that matter here (not one named `long`: to Bazel that is also the time-out of
+# every large test). --long makes tests do more, through TESSERA_LONG_TESTS=1.
 #   gpu      needs a GPU: never run by ./dev test
-#   long     takes minutes: only with --long
 #   e2e      starts daemons: not under a sanitizer
 #   no-asan, no-tsan   not under that sanitizer (the target says why)
 
@@ -28,8 +28,6 @@ command_test() {
   local filters=-gpu flags=(--keep_going --build_tests_only --nocache_test_results --test_output=errors)
   if [ -n "$long" ]; then
     flags+=(--test_env=TESSERA_LONG_TESTS=1 "--test_timeout=300,900,1800,5400")
-  else
-    filters+=,-long
   fi
   if [ -n "$sanitizer" ]; then
     filters+=,-e2e,-no-$sanitizer
