@@ -1,5 +1,6 @@
-// The whole suite in one file, longer than others: a parameterised suite is one promise, read from top
-// to bottom (arithmetic, agreement, abort, time-outs, waiting), and every transport runs all of it.
+// The whole suite in one file, longer than others: a parameterised suite is one promise, read from
+// top to bottom (arithmetic, agreement, abort, time-outs, waiting), and every transport runs all of
+// it.
 #include "worker/comm/conformance.h"
 
 #include <sys/resource.h>
