@@ -27,6 +27,8 @@ void ApplyStepReport(const v1::StepReport& report, v1::JobProgress& progress) {
     progress.set_loss(report.loss());
     progress.set_gradient_norm(report.gradient_norm());
     progress.set_learning_rate(report.learning_rate());
+    progress.set_skipped_steps(report.skipped_steps());
+    if (report.has_loss_scale()) progress.set_loss_scale(report.loss_scale());
     if (report.seconds() > 0) {
       progress.set_tokens_per_second(static_cast<double>(report.tokens()) / report.seconds());
     }

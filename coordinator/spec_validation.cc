@@ -54,6 +54,46 @@ class Check {
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxTokensPerRank = int64_t{1} << 27;
 
+// What only the llama family has.
+void CheckLlama(const v1::ModelSpec& model, Check& check) {
+  check.Require(model.has_intermediate_size(), "spec.model.intermediate_size", "",
+                "required for family llama");
+  if (model.has_kv_heads()) {
+    check.Range(model.kv_heads(), 1, model.heads(), "spec.model.kv_heads");
+    check.Require(model.kv_heads() < 1 || model.heads() % model.kv_heads() == 0,
+                  "spec.model.kv_heads", model.kv_heads(),
+                  absl::StrCat("must divide spec.model.heads (", model.heads(), ")"));
+  }
+  if (model.has_head_size()) check.Range(model.head_size(), 2, 65536, "spec.model.head_size");
+  const int64_t head_size = model.has_head_size() || model.heads() < 1
+                                ? model.head_size()
+                                : model.hidden_size() / model.heads();
+  check.Require(head_size % 2 == 0, "spec.model.head_size", head_size,
+                "must be even: rotary positions pair its channels");
+  if (model.has_rope_theta()) check.Positive(model.rope_theta(), "spec.model.rope_theta");
+  if (!model.has_rope_scaling()) return;
+  const v1::RopeScaling& scaling = model.rope_scaling();
+  const double low = scaling.has_low_freq_factor() ? scaling.low_freq_factor() : 1;
+  const double high = scaling.has_high_freq_factor() ? scaling.high_freq_factor() : 4;
+  check.Require(scaling.factor() >= 1 && std::isfinite(scaling.factor()),
+                "spec.model.rope_scaling.factor", scaling.factor(),
+                "must be a finite number of at least 1");
+  check.Positive(low, "spec.model.rope_scaling.low_freq_factor");
+  check.Require(high > low && std::isfinite(high), "spec.model.rope_scaling.high_freq_factor", high,
+                absl::StrCat("must be a finite number above low_freq_factor (", low, ")"));
+  check.Range(scaling.original_context_length(), 1, 1 << 20,
+              "spec.model.rope_scaling.original_context_length");
+}
+
+void CheckNotLlama(const v1::ModelSpec& model, Check& check) {
+  constexpr absl::string_view kRule = "only for family llama";
+  check.Require(!model.has_kv_heads(), "spec.model.kv_heads", model.kv_heads(), kRule);
+  check.Require(!model.has_head_size(), "spec.model.head_size", model.head_size(), kRule);
+  check.Require(!model.attention_bias(), "spec.model.attention_bias", "true", kRule);
+  check.Require(!model.has_rope_theta(), "spec.model.rope_theta", model.rope_theta(), kRule);
+  check.Require(!model.has_rope_scaling(), "spec.model.rope_scaling", "", kRule);
+}
+
 void CheckModel(const v1::ModelSpec& model, Check& check) {
   check.Enumerated(model.family(), v1::ModelFamily_IsValid(model.family()), "spec.model.family");
   check.Require(model.family() != v1::MODEL_FAMILY_UNSPECIFIED, "spec.model.family", "",
@@ -63,27 +103,33 @@ void CheckModel(const v1::ModelSpec& model, Check& check) {
   check.Range(model.layers(), 1, 1024, "spec.model.layers");
   check.Range(model.heads(), 1, 65536, "spec.model.heads");
   check.Range(model.hidden_size(), 1, 65536, "spec.model.hidden_size");
-  check.Require(model.heads() < 1 || model.hidden_size() % model.heads() == 0,
-                "spec.model.hidden_size", model.hidden_size(),
-                absl::StrCat("must be a multiple of spec.model.heads (", model.heads(), ")"));
+  check.Require(
+      model.has_head_size() || model.heads() < 1 || model.hidden_size() % model.heads() == 0,
+      "spec.model.hidden_size", model.hidden_size(),
+      absl::StrCat("must be a multiple of spec.model.heads (", model.heads(), ")"));
   if (model.has_intermediate_size()) {
     check.Range(model.intermediate_size(), 1, 1 << 20, "spec.model.intermediate_size");
   }
-  if (model.has_layer_norm_epsilon()) {
-    check.Positive(model.layer_norm_epsilon(), "spec.model.layer_norm_epsilon");
-  }
+  if (model.has_norm_epsilon()) check.Positive(model.norm_epsilon(), "spec.model.norm_epsilon");
   if (model.has_initializer_range()) {
     check.Positive(model.initializer_range(), "spec.model.initializer_range");
   }
   check.HalfOpen(model.dropout(), 0, 1, "spec.model.dropout");
+  if (model.family() == v1::MODEL_FAMILY_LLAMA) {
+    CheckLlama(model, check);
+  } else {
+    CheckNotLlama(model, check);
+  }
 }
 
-void CheckPath(const std::string& path, absl::string_view field, Check& check) {
+// root: what the path is relative to.
+void CheckPath(const std::string& path, absl::string_view field, absl::string_view root,
+               Check& check) {
   check.Require(!path.empty(), field, "", "required");
   check.Require(!absl::StrContains(path, '\0') && path.size() <= 4096, field, path.substr(0, 80),
                 "must be a file name of at most 4096 bytes without NUL");
   check.Require(!absl::StartsWith(path, "/"), field, path,
-                "must be relative to the workers' data root");
+                absl::StrCat("must be relative to the workers' ", root, " root"));
   for (absl::string_view part : absl::StrSplit(path, '/')) {
     check.Require(part != "..", field, path, "must not contain \"..\"");
   }
@@ -91,11 +137,11 @@ void CheckPath(const std::string& path, absl::string_view field, Check& check) {
 
 void CheckData(const v1::TrainingJobSpec& spec, Check& check) {
   const v1::DataSpec& data = spec.data();
-  CheckPath(data.path(), "spec.data.path", check);
+  CheckPath(data.path(), "spec.data.path", "data", check);
   check.Enumerated(data.format(), v1::DataFormat_IsValid(data.format()), "spec.data.format");
   check.Require(data.format() != v1::DATA_FORMAT_UNSPECIFIED, "spec.data.format", "", "required");
   if (!data.validation_path().empty()) {
-    CheckPath(data.validation_path(), "spec.data.validation_path", check);
+    CheckPath(data.validation_path(), "spec.data.validation_path", "data", check);
   }
   check.Require(!spec.has_evaluation() || !data.validation_path().empty(),
                 "spec.data.validation_path", "", "required when spec.evaluation is given");
@@ -141,8 +187,46 @@ void CheckLearningRate(const v1::TrainingJobSpec& spec, Check& check) {
                    "spec.learning_rate.decay");
 }
 
-void CheckLayout(const v1::TrainingJobSpec& spec, Check& check) {
+void CheckPrecision(const v1::TrainingJobSpec& spec, Check& check) {
   check.Enumerated(spec.precision(), v1::Precision_IsValid(spec.precision()), "spec.precision");
+  check.Enumerated(spec.gradient_precision(), v1::Precision_IsValid(spec.gradient_precision()),
+                   "spec.gradient_precision");
+  const bool is_allowed = spec.gradient_precision() == spec.precision() ||
+                          spec.gradient_precision() == v1::PRECISION_FP32 ||
+                          spec.gradient_precision() == v1::PRECISION_UNSPECIFIED;
+  check.Require(is_allowed, "spec.gradient_precision",
+                v1::Precision_Name(spec.gradient_precision()),
+                "must be fp32 or the same as spec.precision");
+  if (!spec.has_loss_scale()) return;
+  const v1::LossScaleSpec& scale = spec.loss_scale();
+  check.Require(spec.precision() == v1::PRECISION_FP16, "spec.loss_scale", "",
+                "only with spec.precision fp16");
+  const double initial = scale.has_initial() ? scale.initial() : 65536;
+  check.Require(initial > 0 && initial <= 0x1p+40, "spec.loss_scale.initial", initial,
+                "must be more than 0 and at most 2^40");
+  if (scale.has_growth_interval()) {
+    check.Range(scale.growth_interval(), 1, kMaxInt32, "spec.loss_scale.growth_interval");
+  }
+  if (scale.has_hysteresis()) {
+    check.Range(scale.hysteresis(), 1, kMaxInt32, "spec.loss_scale.hysteresis");
+  }
+  const double minimum = scale.has_minimum() ? scale.minimum() : 1;
+  check.Require(
+      minimum > 0 && minimum <= initial, "spec.loss_scale.minimum", minimum,
+      absl::StrCat("must be more than 0 and at most spec.loss_scale.initial (", initial, ")"));
+}
+
+void CheckRecompute(const v1::TrainingJobSpec& spec, Check& check) {
+  check.Enumerated(spec.recompute(), v1::Recompute_IsValid(spec.recompute()), "spec.recompute");
+  if (!spec.has_recompute_layers()) return;
+  const v1::LayerRange& layers = spec.recompute_layers();
+  const int64_t count = spec.model().layers();
+  check.Range(layers.first(), 0, count - 1, "spec.recompute_layers.first");
+  check.Range(layers.count(), 1, count - layers.first(), "spec.recompute_layers.count");
+}
+
+void CheckLayout(const v1::TrainingJobSpec& spec, Check& check) {
+  CheckPrecision(spec, check);
   const plan::MeshSize mesh = MeshOf(spec.mesh());
   const absl::Status mesh_status = plan::CheckMesh(mesh);
   check.Require(mesh_status.ok(), "spec.mesh",
@@ -196,7 +280,15 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
                                  spec.model().vocab_size(), ")"));
     }
   }
-  check.Enumerated(spec.recompute(), v1::Recompute_IsValid(spec.recompute()), "spec.recompute");
+  CheckRecompute(spec, check);
+  if (!spec.initial_weights().empty()) {
+    CheckPath(spec.initial_weights(), "spec.initial_weights", "data", check);
+  }
+  if (spec.has_export()) {
+    CheckPath(spec.export_().path(), "spec.export.path", "export", check);
+    check.Enumerated(spec.export_().precision(), v1::Precision_IsValid(spec.export_().precision()),
+                     "spec.export.precision");
+  }
   check.Enumerated(spec.pipeline_schedule(), v1::PipelineSchedule_IsValid(spec.pipeline_schedule()),
                    "spec.pipeline_schedule");
   check.Enumerated(spec.context_parallel(),
@@ -205,23 +297,13 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
 }
 
 void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
-  check.Support(spec.model().family() == v1::MODEL_FAMILY_GPT2, "spec.model.family",
-                v1::ModelFamily_Name(spec.model().family()), "gpt2 only");
-  check.Support(!spec.model().has_tie_word_embeddings() || spec.model().tie_word_embeddings(),
-                "spec.model.tie_word_embeddings", "false", "tied heads only");
   check.Support(spec.model().dropout() == 0, "spec.model.dropout", spec.model().dropout(),
                 "0 only");
-  check.Support(
-      spec.precision() == v1::PRECISION_UNSPECIFIED || spec.precision() == v1::PRECISION_FP32,
-      "spec.precision", v1::Precision_Name(spec.precision()), "fp32 only");
   const plan::MeshSize mesh = MeshOf(spec.mesh());
   check.Support(mesh.cp == 1, "spec.mesh.cp", mesh.cp, "1 only");
   check.Support(mesh.pp == 1, "spec.mesh.pp", mesh.pp, "1 only");
   check.Support(mesh.tp == 1, "spec.mesh.tp", mesh.tp, "1 only");
   check.Support(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0 only");
-  check.Support(
-      spec.recompute() == v1::RECOMPUTE_UNSPECIFIED || spec.recompute() == v1::RECOMPUTE_NONE,
-      "spec.recompute", v1::Recompute_Name(spec.recompute()), "none only");
   check.Support(spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_UNSPECIFIED ||
                     spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_1F1B,
                 "spec.pipeline_schedule", v1::PipelineSchedule_Name(spec.pipeline_schedule()),

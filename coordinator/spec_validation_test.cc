@@ -56,9 +56,77 @@ TEST(SpecValidation, EnumValuesOffTheListAreRefused) {
   }
 }
 
+v1::TrainingJobSpec ValidLlama() {
+  v1::TrainingJobSpec spec = Valid();
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_family(v1::MODEL_FAMILY_LLAMA);
+  model.set_heads(4);
+  model.set_kv_heads(2);
+  model.set_intermediate_size(100);
+  model.set_attention_bias(true);
+  model.mutable_rope_scaling()->set_factor(8);
+  model.mutable_rope_scaling()->set_original_context_length(64);
+  spec.set_precision(v1::PRECISION_FP16);
+  spec.set_gradient_precision(v1::PRECISION_FP32);
+  spec.mutable_loss_scale()->set_initial(1024);
+  spec.set_recompute(v1::RECOMPUTE_FULL);
+  spec.mutable_recompute_layers()->set_count(1);
+  spec.set_initial_weights("models/llama");
+  spec.mutable_export()->set_path("out");
+  return spec;
+}
+
+TEST(SpecValidation, AcceptsAValidLlama) {
+  EXPECT_TRUE(ValidateSpec(ValidLlama()).ok()) << ValidateSpec(ValidLlama());
+}
+
+TEST(SpecValidation, EachRuleNamesItsField) {
+  struct Case {
+    const char* field;
+    std::function<void(v1::TrainingJobSpec&)> change;
+  };
+  const Case cases[] = {
+      {"spec.model.kv_heads", [](auto& s) { s.mutable_model()->set_kv_heads(3); }},
+      {"spec.model.kv_heads", [](auto& s) { s.mutable_model()->set_kv_heads(0); }},
+      {"spec.model.head_size", [](auto& s) { s.mutable_model()->set_head_size(7); }},
+      {"spec.model.head_size", [](auto& s) { s.mutable_model()->set_hidden_size(36); }},
+      {"spec.model.intermediate_size",
+       [](auto& s) { s.mutable_model()->clear_intermediate_size(); }},
+      {"spec.model.norm_epsilon", [](auto& s) { s.mutable_model()->set_norm_epsilon(0); }},
+      {"spec.model.rope_theta", [](auto& s) { s.mutable_model()->set_rope_theta(-1); }},
+      {"spec.model.rope_scaling.factor",
+       [](auto& s) { s.mutable_model()->mutable_rope_scaling()->set_factor(0.5); }},
+      {"spec.model.rope_scaling.high_freq_factor",
+       [](auto& s) { s.mutable_model()->mutable_rope_scaling()->set_high_freq_factor(1); }},
+      {"spec.model.rope_scaling.original_context_length",
+       [](auto& s) { s.mutable_model()->mutable_rope_scaling()->clear_original_context_length(); }},
+      {"spec.model.kv_heads",
+       [](auto& s) { s.mutable_model()->set_family(v1::MODEL_FAMILY_GPT2); }},
+      {"spec.gradient_precision", [](auto& s) { s.set_gradient_precision(v1::PRECISION_BF16); }},
+      {"spec.loss_scale", [](auto& s) { s.set_precision(v1::PRECISION_BF16); }},
+      {"spec.loss_scale.initial", [](auto& s) { s.mutable_loss_scale()->set_initial(0); }},
+      {"spec.loss_scale.minimum", [](auto& s) { s.mutable_loss_scale()->set_minimum(2048); }},
+      {"spec.loss_scale.growth_interval",
+       [](auto& s) { s.mutable_loss_scale()->set_growth_interval(0); }},
+      {"spec.loss_scale.hysteresis", [](auto& s) { s.mutable_loss_scale()->set_hysteresis(0); }},
+      {"spec.recompute_layers.first", [](auto& s) { s.mutable_recompute_layers()->set_first(1); }},
+      {"spec.recompute_layers.count", [](auto& s) { s.mutable_recompute_layers()->set_count(2); }},
+      {"spec.initial_weights", [](auto& s) { s.set_initial_weights("../weights"); }},
+      {"spec.export.path", [](auto& s) { s.mutable_export()->set_path("/tmp/x"); }},
+      {"spec.export.path", [](auto& s) { s.mutable_export()->clear_path(); }},
+  };
+  for (const Case& c : cases) {
+    v1::TrainingJobSpec spec = ValidLlama();
+    c.change(spec);
+    const absl::Status status = ValidateSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.field << status;
+    EXPECT_EQ(FieldOf(status), c.field) << status;
+  }
+}
+
 TEST(SpecValidation, InvalidComesBeforeUnsupported) {
   v1::TrainingJobSpec spec = Valid();
-  spec.set_precision(v1::PRECISION_BF16);
+  spec.set_zero_stage(1);
   EXPECT_EQ(ValidateSpec(spec).code(), absl::StatusCode::kUnimplemented);
   spec.mutable_batch()->set_global_batch_size(13);
   const absl::Status status = ValidateSpec(spec);

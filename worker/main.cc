@@ -30,6 +30,9 @@ ABSL_FLAG(std::string, coordinator, "127.0.0.1:7433", "Address of the coordinato
 ABSL_FLAG(std::string, name, "", "Name of this worker: workers/{name}. Required.");
 ABSL_FLAG(std::string, state_dir, "", "Folder of this worker alone; made if absent. Required.");
 ABSL_FLAG(std::string, data_root, "", "Folder under which jobs' data files lie. Required.");
+ABSL_FLAG(std::string, export_root, "",
+          "Folder under which jobs write their exports; made when needed. Default: exports in the "
+          "state folder.");
 ABSL_FLAG(std::string, device_memory, "1GiB", "Capacity of the device's arena.");
 ABSL_FLAG(int, threads, 1, "Threads that one operation may use.");
 ABSL_FLAG(std::string, shared_memory_dir, "",
@@ -128,7 +131,10 @@ int Main() {
   if (!client.ok()) return Fail(kExitUsage, client.status());
 
   auto send = [&client](const v1::WorkerMessage& message) { (*client)->Send(message); };
-  JobRunner runner({worker, data_root, device->get(), transport->get()}, &log, send);
+  const std::string export_root = absl::GetFlag(FLAGS_export_root).empty()
+                                      ? absl::StrCat(state_dir, "/exports")
+                                      : absl::GetFlag(FLAGS_export_root);
+  JobRunner runner({worker, data_root, export_root, device->get(), transport->get()}, &log, send);
   DataChecker checker(data_root, send);
   const std::string instance_id = NewUuid();
 

@@ -28,11 +28,16 @@ class BenchSmokeTest(unittest.TestCase):
         self.assertIn(("all_reduce", 2, 64 << 20),
                       {(r["op"], r["ranks"], r["bytes"]) for r in figures["runs"]})
 
-    def test_training(self):
-        figures = run("training_bench", "--steps=3", "--batch=2", "--layers=1", "--width=32",
-                      "--warmup=0")
-        for key in ("tokens_per_second", "gflops", "sgemm_gflops", "ratio_to_sgemm"):
-            self.assertGreater(figures[key], 0, key)
+    def test_train(self):
+        figures = run("train_bench", "--divisor=16", "--steps=1")
+        self.assertEqual(set(figures["limit_gflops"]), {"fp32", "bf16"})
+        self.assertEqual([(r["model"], r["precision"]) for r in figures["runs"]],
+                         [(model, precision) for model in ("gpt2-124m", "llama-107m")
+                          for precision in ("fp32", "bf16")])
+        for row in figures["runs"]:
+            self.assertEqual(row["threads"], 2)
+            for key in ("tokens_per_s", "gflops", "share_of_limit", "peak_bytes"):
+                self.assertGreater(row[key], 0, key)
 
 
 if __name__ == "__main__":

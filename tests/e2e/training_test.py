@@ -1,5 +1,7 @@
 """Jobs from file to result, through the services."""
 import json
+import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -50,6 +52,32 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(groups, {"dp": 2, "cp": 1, "pp": 1, "tp": 1, "zero": 2})
         units = {s["unit"] for s in placement["ranks"][1]["shards"]}
         self.assertEqual(units, {"embedding", "layer.0", "layer.1", "head"})
+
+    def test_exports_and_starts_from_an_export(self):
+        llama = e2e.SMALL_JOB.format(steps=40, dp=2).replace(
+            "family: gpt2", "family: llama, kv_heads: 1, intermediate_size: 48")
+        self.cluster.create("first", llama + "precision: bf16\nexport: {path: first, precision: fp32}\n")
+        self.cluster.wait_state("first", "SUCCEEDED")
+        exported = os.path.join(self.cluster.dir, "w0", "exports", "first")
+        with open(os.path.join(exported, "config.json")) as file:
+            self.assertEqual(json.load(file)["model_type"], "llama")
+        self.assertTrue(os.path.exists(os.path.join(exported, "model.safetensors")))
+        shutil.copytree(exported, os.path.join(self.cluster.data, "weights"))
+        self.cluster.create("second", llama + "initial_weights: weights\n")
+        self.cluster.wait_state("second", "SUCCEEDED")
+        progress = [self.cluster.job(n)["status"]["progress"] for n in ("first", "second")]
+        # bf16 weights against the fp32 ones that they were rounded from.
+        self.assertAlmostEqual(progress[1]["firstValidationLoss"], progress[0]["validationLoss"],
+                               delta=0.02)
+        self.assertLess(progress[1]["validationLoss"], progress[0]["validationLoss"])
+        other = llama.replace("kv_heads: 1", "kv_heads: 2") + "initial_weights: weights\n"
+        code, _, err = self.cluster.cli("create", "-f", "-", "--name", "other", input=other)
+        self.assertEqual(code, 2, err)
+        self.assertIn("spec.model.kv_heads", err)
+        self.assertIn("must be 1, as spec.initial_weights (weights) has it", err)
+        self.cluster.create("again", llama + "export: {path: first}\n")
+        self.cluster.wait_state("again", "FAILED")
+        self.assertIn("spec.export.path: first: must not exist", json.dumps(self.cluster.job("again")))
 
     def test_same_seed_is_bitwise_the_same(self):
         for name in ("same-a", "same-b"):

@@ -15,10 +15,18 @@ namespace {
 
 class Recorder : public TrainingObserver {
  public:
+  explicit Recorder(std::function<void(const StepResult&)> on_step)
+      : on_step_(std::move(on_step)) {}
   absl::Status CheckStop() override { return absl::OkStatus(); }
-  void OnStep(const StepResult& result) override { steps.push_back(result); }
+  void OnStep(const StepResult& result) override {
+    steps.push_back(result);
+    if (on_step_) on_step_(result);
+  }
   void OnStepBegin(int64_t) override {}
   std::vector<StepResult> steps;
+
+ private:
+  const std::function<void(const StepResult&)> on_step_;
 };
 
 GroupSpec MakeGroup(const std::string& name, int rank, const std::vector<std::string>& addresses,
@@ -58,15 +66,18 @@ absl::Status RunRank(const v1::TrainingJobSpec& spec, const JobData& data,
   v1::MeshCoordinates coordinates;
   coordinates.set_global_rank(index);
   coordinates.set_dp_rank(index);
-  TESSERA_ASSIGN_OR_RETURN(auto trainer,
-                           Trainer::Create(spec, coordinates, groups, data, *rank.device));
+  TESSERA_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(spec, coordinates, groups, data,
+                                                         options.weights, *rank.device));
   if (options.prepare) TESSERA_RETURN_IF_ERROR(options.prepare(*trainer));
-  Recorder recorder;
+  Recorder recorder(index == 0 ? options.on_step : nullptr);
   TESSERA_RETURN_IF_ERROR(trainer->Run(recorder));
   rank.run.steps = recorder.steps;
+  rank.run.usage = rank.device->arena().usage();
   if (index == 0) {
+    if (options.finish) TESSERA_RETURN_IF_ERROR(options.finish(*trainer));
     TESSERA_ASSIGN_OR_RETURN(rank.run.sample, trainer->Sample(recorder));
   }
+  if (!options.collect_parameters) return absl::OkStatus();
   for (const std::string& name : trainer->parameter_names()) {
     TESSERA_ASSIGN_OR_RETURN(rank.run.parameters[name], trainer->ReadParameter(name));
   }
@@ -112,8 +123,9 @@ absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const 
   std::vector<Rank> ranks(size);
   std::vector<std::string> addresses;
   for (int i = 0; i < size; ++i) {
-    TESSERA_ASSIGN_OR_RETURN(ranks[i].device, CpuDevice::Create(absl::StrCat("cpu:", i), 256 << 20,
-                                                                options.num_threads));
+    TESSERA_ASSIGN_OR_RETURN(
+        ranks[i].device,
+        CpuDevice::Create(absl::StrCat("cpu:", i), options.device_bytes, options.num_threads));
     ranks[i].transport = hub.CreateTransport(*ranks[i].device);
     addresses.push_back(ranks[i].transport->address());
   }

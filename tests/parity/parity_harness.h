@@ -35,12 +35,20 @@ struct ParityRun {
   std::vector<StepResult> steps;                         // as rank 0 saw them
   std::map<std::string, std::vector<float>> parameters;  // of rank 0, at the end
   std::string sample;                                    // of rank 0
+  ArenaUsage usage;                                      // of rank 0's device
 };
 
 struct ParityOptions {
   int num_threads = 1;  // of each rank's device
+  int64_t device_bytes = 256 << 20;
+  bool collect_parameters = true;
+  const WeightReader* weights = nullptr;  // where training starts
   // Called on every rank before the first step.
   std::function<absl::Status(Trainer&)> prepare;
+  // Called on rank 0 after the last step.
+  std::function<absl::Status(Trainer&)> finish;
+  // Called on rank 0 after every step.
+  std::function<void(const StepResult&)> on_step;
 };
 
 // Runs spec on spec.mesh.dp ranks, threads of this process with a device each. Fails where ranks

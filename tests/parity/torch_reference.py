@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""GPT-2 training in PyTorch, fp64: what the C++ trainer is compared with.
+"""GPT-2 and Llama training in PyTorch, fp64: what the C++ trainer is compared with.
 
 Written from torch.nn.functional, autograd and torch.optim.AdamW alone; shares no code with it.
 
@@ -32,14 +32,19 @@ def read_weights(directory, parameters):
     return weights
 
 
+def causal(q, k, v):
+    """(batch, heads, time, channels) each; heads of k and v are repeated by the caller."""
+    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
+    future = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
+    mixed = F.softmax(scores.masked_fill(future, -math.inf), dim=-1) @ v
+    return mixed.transpose(1, 2).flatten(2)
+
+
 def attention(x, weights, prefix, heads):
     batch, time, width = x.shape
     qkv = x @ weights[prefix + "c_attn.weight"] + weights[prefix + "c_attn.bias"]
     q, k, v = (t.view(batch, time, heads, -1).transpose(1, 2) for t in qkv.split(width, dim=2))
-    scores = q @ k.transpose(2, 3) / math.sqrt(width // heads)
-    future = torch.ones(time, time, dtype=torch.bool).triu(1)
-    mixed = F.softmax(scores.masked_fill(future, -math.inf), dim=-1) @ v
-    mixed = mixed.transpose(1, 2).reshape(batch, time, width)
+    mixed = causal(q, k, v)
     return mixed @ weights[prefix + "c_proj.weight"] + weights[prefix + "c_proj.bias"]
 
 
@@ -49,16 +54,72 @@ def mlp(x, weights, prefix):
     return hidden @ weights[prefix + "c_proj.weight"] + weights[prefix + "c_proj.bias"]
 
 
-def logits_of(ids, weights, case):
+def gpt2_logits(ids, weights, case):
     def norm(x, name):
         return F.layer_norm(x, x.shape[-1:], weights[name + ".weight"], weights[name + ".bias"],
-                            case["layer_norm_epsilon"])
+                            case["norm_epsilon"])
 
     x = F.embedding(ids, weights["wte.weight"]) + weights["wpe.weight"][: ids.shape[1]]
     for i in range(case["layers"]):
         x = x + attention(norm(x, f"h.{i}.ln_1"), weights, f"h.{i}.attn.", case["heads"])
         x = x + mlp(norm(x, f"h.{i}.ln_2"), weights, f"h.{i}.mlp.")
-    return norm(x, "ln_f") @ weights["wte.weight"].T
+    return norm(x, "ln_f") @ weights[case["head"]].T
+
+
+def inverse_frequencies(size, case):
+    inverse = case["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    scaling = case["rope_scaling"]
+    if scaling is None:
+        return inverse
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    wavelength = 2 * math.pi / inverse
+    smooth = (scaling["original_context_length"] / wavelength - low) / (high - low)
+    # Long waves are stretched, short ones kept, in between a mixture.
+    smooth = smooth.clamp(0, 1)
+    return (1 - smooth) * inverse / scaling["factor"] + smooth * inverse
+
+
+def rotate(x, case):
+    """x (batch, heads, time, size): complex numbers whose parts lie half a head apart."""
+    size = x.shape[3]
+    angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64),
+                         inverse_frequencies(size, case))
+    turned = torch.complex(x[..., : size // 2], x[..., size // 2 :]) * torch.polar(
+        torch.ones_like(angles), angles)
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+def llama_logits(ids, weights, case):
+    def norm(x, name):
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + case["norm_epsilon"])
+        return x * scale * weights[name + ".weight"]
+
+    def linear(x, name):
+        return F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
+
+    def heads_of(x, heads):
+        return x.unflatten(2, (heads, -1)).transpose(1, 2)
+
+    def self_attention(x, prefix):
+        q = rotate(heads_of(linear(x, prefix + "q_proj"), case["heads"]), case)
+        k = rotate(heads_of(linear(x, prefix + "k_proj"), case["kv_heads"]), case)
+        v = heads_of(linear(x, prefix + "v_proj"), case["kv_heads"])
+        shared = case["heads"] // case["kv_heads"]
+        k, v = (t.repeat_interleave(shared, dim=1) for t in (k, v))
+        return linear(causal(q, k, v), prefix + "o_proj")
+
+    x = F.embedding(ids, weights["model.embed_tokens.weight"])
+    for i in range(case["layers"]):
+        p = f"model.layers.{i}."
+        x = x + self_attention(norm(x, p + "input_layernorm"), p + "self_attn.")
+        y = norm(x, p + "post_attention_layernorm")
+        gated = F.silu(linear(y, p + "mlp.gate_proj")) * linear(y, p + "mlp.up_proj")
+        x = x + linear(gated, p + "mlp.down_proj")
+    return norm(x, "model.norm") @ weights[case["head"]].T
+
+
+def logits_of(ids, weights, case):
+    return {"gpt2": gpt2_logits, "llama": llama_logits}[case["family"]](ids, weights, case)
 
 
 def norm_of(gradients):

@@ -1,11 +1,15 @@
 // The trainer's contract: what it reports, refuses and gives back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/status_macros.h"
 #include "tests/parity/parity_harness.h"
+#include "worker/checkpoint/weight_reader.h"
 
 namespace tessera {
 namespace {
@@ -109,6 +113,107 @@ TEST(Trainer, RefusesShortDataAndSmallDevices) {
   v1::TrainingJobSpec large = SmallSpec();
   large.mutable_model()->set_hidden_size(3000);
   EXPECT_EQ(TrainInProcess(large, Data()).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+v1::TrainingJobSpec Fp16Spec(double initial_scale) {
+  v1::TrainingJobSpec spec = SmallSpec();
+  spec.set_precision(v1::PRECISION_FP16);
+  spec.mutable_mesh()->set_dp(2);
+  spec.mutable_loss_scale()->set_initial(initial_scale);
+  spec.mutable_loss_scale()->set_hysteresis(1);
+  return spec;
+}
+
+// The scale halves at every overflow, until the gradient fits; all ranks agree (TrainInProcess
+// checks it), and a skipped step leaves weights and Adam's step count alone.
+TEST(Trainer, Fp16SkipsStepsThatOverflow) {
+  v1::TrainingJobSpec spec = Fp16Spec(0x1p30);
+  spec.set_steps(40);
+  auto run = TrainInProcess(spec, Data());
+  ASSERT_TRUE(run.ok()) << run.status();
+  const int64_t skipped = run->steps.back().skipped_steps;
+  EXPECT_GT(skipped, 3);
+  EXPECT_LT(skipped, 30);
+  for (int64_t i = 0; i < 40; ++i) {
+    const StepResult& step = run->steps[i];
+    EXPECT_EQ(step.skipped_steps, std::min(i + 1, skipped));
+    EXPECT_EQ(*step.loss_scale, std::ldexp(1, 30 - static_cast<int>(std::min(i, skipped))));
+    EXPECT_EQ(std::isfinite(step.gradient_norm), i >= skipped);
+    EXPECT_TRUE(std::isfinite(step.loss));
+  }
+  // As many steps as were not skipped, from a scale that fits, on the data that came after.
+  EXPECT_LT(run->steps.back().loss, run->steps.front().loss - 0.1);
+}
+
+TEST(Trainer, Fp16FailsWhereNoScaleHelps) {
+  v1::TrainingJobSpec spec = Fp16Spec(0x1p30);
+  spec.mutable_loss_scale()->set_minimum(0x1p30);
+  const absl::Status status = TrainInProcess(spec, Data()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(status.message()).find("overflows fp16 at the smallest loss scale"),
+            std::string::npos)
+      << status;
+}
+
+TEST(Trainer, HoldsSixteenBitParametersAndAnFp32Master) {
+  for (const bool fp32_gradients : {false, true}) {
+    v1::TrainingJobSpec spec = SmallSpec();
+    spec.set_precision(v1::PRECISION_BF16);
+    if (fp32_gradients) spec.set_gradient_precision(v1::PRECISION_FP32);
+    ParityOptions options;
+    options.prepare = [&](Trainer& trainer) -> absl::Status {
+      for (const ShardInfo& shard : trainer.shards()) {
+        const int64_t bytes = shard.kind == "optimizer"                     ? 12
+                              : shard.kind == "gradients" && fp32_gradients ? 4
+                                                                            : 2;
+        EXPECT_EQ(shard.size_bytes, bytes * shard.size_elements) << shard.kind;
+      }
+      // What bf16 cannot hold, the master does.
+      const std::vector<float> values(24, 1 + 0x1p-20f);
+      TESSERA_RETURN_IF_ERROR(trainer.WriteParameter("ln_f.weight", values));
+      EXPECT_EQ(*trainer.ReadParameter("ln_f.weight"), values);
+      return absl::OkStatus();
+    };
+    const absl::Status status = TrainInProcess(spec, Data(), options).status();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+v1::TrainingJobSpec LlamaSpec() {
+  v1::TrainingJobSpec spec = SmallSpec();
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_family(v1::MODEL_FAMILY_LLAMA);
+  model.set_heads(4);
+  model.set_kv_heads(2);
+  model.set_intermediate_size(50);
+  return spec;
+}
+
+// Training goes on from exported weights with the same loss as it would have had.
+TEST(Trainer, StartsFromWhatItExported) {
+  for (v1::TrainingJobSpec spec : {SmallSpec(), LlamaSpec()}) {
+    const std::string folder =
+        testing::TempDir() + "/export-" + v1::ModelFamily_Name(spec.model().family());
+    spec.mutable_export()->set_path("unused");
+    ParityOptions options;
+    options.finish = [&](Trainer& trainer) { return trainer.Export(folder); };
+    const JobData data = Data();
+    auto first = TrainInProcess(spec, data, options);
+    ASSERT_TRUE(first.ok()) << first.status();
+    auto weights = OpenWeights(folder);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    ParityOptions from;
+    from.weights = weights->get();
+    from.prepare = [&](Trainer& trainer) -> absl::Status {
+      for (const auto& [name, values] : first->parameters) {
+        EXPECT_EQ(*trainer.ReadParameter(name), values) << name;
+      }
+      return absl::OkStatus();
+    };
+    auto second = TrainInProcess(spec, data, from);
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_LT(second->steps[0].loss, first->steps[0].loss);
+  }
 }
 
 }  // namespace

@@ -16,17 +16,22 @@ namespace tessera {
 // many tensors and its owner checks once: after an error every tensor is null.
 class ActivationBuffers {
  public:
-  explicit ActivationBuffers(Device& device) : device_(&device) {}
+  // dtype: of what has no element type of its own.
+  explicit ActivationBuffers(Device& device, DType dtype = DType::kFloat32)
+      : device_(&device), dtype_(dtype) {}
 
   // Uninitialised; `what` names it in RESOURCE_EXHAUSTED.
   Tensor New(DType dtype, Shape shape, absl::string_view what,
              MemoryCategory category = MemoryCategory::kActivations);
+  Tensor New(Shape shape, absl::string_view what) { return New(dtype_, shape, what); }
   // The first failure of New.
   const absl::Status& status() const { return status_; }
   Device& device() const { return *device_; }
+  DType dtype() const { return dtype_; }
 
  private:
   Device* device_;
+  DType dtype_;
   std::vector<DeviceBuffer> buffers_;
   absl::Status status_;
 };

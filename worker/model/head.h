@@ -1,6 +1,7 @@
-// The last unit: final LayerNorm, product with the token embedding (tied), cross-entropy.
+// The last unit: final norm, product with the token embedding (tied) or a matrix of its own,
+// cross-entropy.
 //
-// Legend: M rows (tokens), C channels, V token ids. fp32; targets int32.
+// Legend: M rows (tokens), C channels, V token ids; targets int32.
 #ifndef TESSERA_WORKER_MODEL_HEAD_H_
 #define TESSERA_WORKER_MODEL_HEAD_H_
 
@@ -8,22 +9,22 @@
 #include "kernels/device.h"
 #include "kernels/tensor.h"
 #include "worker/model/activation_buffers.h"
-#include "worker/model/layer_norm.h"
 #include "worker/model/model_config.h"
+#include "worker/model/norm.h"
 
 namespace tessera {
 
 // Weights or their gradients.
 struct HeadTensors {
-  LayerNormTensors norm;
-  Tensor tokens;  // (V, C), of the embedding unit
+  NormTensors norm;
+  Tensor tokens;  // (V, C), of the embedding unit where tied
 };
 
 // Views into the activations of one micro-batch.
 struct HeadActivations {
-  LayerNormActivations norm;
+  NormActivations norm;
   Tensor logits;  // (M, V); their gradients after Loss with backward
-  Tensor losses;  // (M)
+  Tensor losses;  // (M) fp32
 
   static HeadActivations Create(const ModelConfig& config, int64_t rows,
                                 ActivationBuffers& buffers);
@@ -32,7 +33,7 @@ struct HeadActivations {
 // Used by one thread.
 class Head {
  public:
-  explicit Head(const ModelConfig& config) : norm_(config.layer_norm_epsilon) {}
+  explicit Head(const ModelConfig& config) : norm_(config) {}
 
   // activations.norm, logits = from input (M, C)
   absl::Status Forward(const Tensor& input, const HeadTensors& parameters,
@@ -47,7 +48,7 @@ class Head {
                         const Tensor& d_input, const HeadTensors& gradients, Stream& stream) const;
 
  private:
-  const LayerNorm norm_;
+  const Norm norm_;
 };
 
 }  // namespace tessera

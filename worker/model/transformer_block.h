@@ -1,6 +1,6 @@
-// One decoder layer, pre-norm: x + attention(ln_1(x)), then that + mlp(ln_2(that)).
+// One decoder layer, pre-norm: x + attention(norm_1(x)), then that + mlp(norm_2(that)).
 //
-// Legend: M = B*T rows (tokens), C channels, F intermediate channels. fp32.
+// Legend: M = B*T rows (tokens), C channels, F intermediate channels.
 #ifndef TESSERA_WORKER_MODEL_TRANSFORMER_BLOCK_H_
 #define TESSERA_WORKER_MODEL_TRANSFORMER_BLOCK_H_
 
@@ -9,54 +9,68 @@
 #include "kernels/device.h"
 #include "kernels/tensor.h"
 #include "worker/model/activation_buffers.h"
-#include "worker/model/causal_self_attention.h"
-#include "worker/model/layer_norm.h"
 #include "worker/model/mlp.h"
 #include "worker/model/model_config.h"
+#include "worker/model/norm.h"
+#include "worker/model/self_attention.h"
 
 namespace tessera {
 
 // Weights or their gradients.
 struct BlockTensors {
-  LayerNormTensors ln_1;
+  NormTensors norm_1;
   AttentionTensors attention;
-  LayerNormTensors ln_2;
+  NormTensors norm_2;
   MlpTensors mlp;
 
-  // tensors: in the order of Gpt2LayerParameter.
-  static BlockTensors FromUnit(absl::Span<const Tensor> tensors);
+  // unit: in the order of the family's layer parameters.
+  static BlockTensors FromUnit(const ModelConfig& config, absl::Span<const Tensor> unit);
 };
 
 // What forward keeps for backward, of one layer and micro-batch.
 struct BlockActivations {
-  LayerNormActivations ln_1;
+  NormActivations norm_1;
   AttentionActivations attention;
   Tensor middle;  // (M, C), after the attention branch
-  LayerNormActivations ln_2;
+  NormActivations norm_2;
   MlpActivations mlp;
   Tensor output;  // (M, C)
 
-  static BlockActivations Create(const ModelConfig& config, const AttentionShape& shape,
-                                 ActivationBuffers& buffers);
+  // All but output, which several layers may share.
+  static BlockActivations CreateInner(const ModelConfig& config, const AttentionShape& shape,
+                                      ActivationBuffers& buffers);
 };
 
 // Shared by all layers; its contents do not outlive a call.
 struct BlockScratch {
   AttentionScratch attention;
+  MlpScratch mlp;
   Tensor d_branch;  // (M, C); null where backward is not called
-  Tensor d_up;      // (M, F); null where backward is not called
 
   static BlockScratch Create(const ModelConfig& config, const AttentionShape& shape, bool backward,
                              ActivationBuffers& buffers);
 };
 
+// What is not kept from forward to backward and computed once more, to the same bits.
+enum class Recompute : uint8_t {
+  kNone,
+  kAttention,  // q, k, v, the heads' output and its log-sum-exp
+  kFull,       // everything but the layer's output
+};
+
 // Used by one thread.
 class TransformerBlock {
  public:
-  explicit TransformerBlock(const ModelConfig& config) : norm_(config.layer_norm_epsilon) {}
+  explicit TransformerBlock(const ModelConfig& config) : norm_(config) {}
 
-  // activations.* = from input (M, C); the result is activations.output.
+  // activations.* = from input (M, C); the result is activations.output. With a cache, as
+  // SelfAttention::Decode.
   absl::Status Forward(const AttentionShape& shape, const Tensor& input,
+                       const BlockTensors& parameters, const BlockActivations& activations,
+                       const BlockScratch& scratch, const AttentionCache* cache,
+                       Stream& stream) const;
+  // The part of activations that `what` names = as Forward left it, from input (M, C).
+  absl::Status Restore(Recompute what, const AttentionShape& shape, const Tensor& input,
                        const BlockTensors& parameters, const BlockActivations& activations,
                        const BlockScratch& scratch, Stream& stream) const;
   // d_residual (M, C): on entry the gradient of activations.output, on return (=) that of input.
@@ -67,7 +81,7 @@ class TransformerBlock {
                         const BlockTensors& gradients, Stream& stream) const;
 
  private:
-  const LayerNorm norm_;
+  const Norm norm_;
 };
 
 }  // namespace tessera

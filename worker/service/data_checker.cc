@@ -4,8 +4,17 @@
 
 #include "proto/rpc/status.h"
 #include "worker/data/token_source.h"
+#include "worker/trainer/initial_weights_file.h"
 
 namespace tessera {
+namespace {
+
+absl::Status CheckFiles(const v1::TrainingJobSpec& spec, const std::string& data_root) {
+  absl::Status status = OpenJobData(spec, data_root).status();
+  return status.ok() ? OpenInitialWeights(spec, data_root).status() : status;
+}
+
+}  // namespace
 
 DataChecker::DataChecker(std::string data_root, std::function<void(const v1::WorkerMessage&)> send)
     : data_root_(std::move(data_root)), send_(std::move(send)), thread_([this] { Run(); }) {}
@@ -36,7 +45,7 @@ void DataChecker::Run() {
     v1::WorkerMessage message;
     message.mutable_data_checked()->set_check_id(check.check_id());
     *message.mutable_data_checked()->mutable_status() =
-        ToProto(OpenJobData(check.spec(), data_root_).status());
+        ToProto(CheckFiles(check.spec(), data_root_));
     send_(message);
     lock.lock();
   }

@@ -1,6 +1,7 @@
 #include "worker/service/job_run.h"
 
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "proto/rpc/status.h"
 #include "worker/data/token_source.h"
 #include "worker/service/assignment.h"
+#include "worker/trainer/initial_weights_file.h"
 
 namespace tessera {
 
@@ -58,14 +60,22 @@ void JobRun::Run() {
 absl::Status JobRun::Execute(std::string* sample) {
   absl::StatusOr<JobData> data = OpenJobData(assignment_.spec(), context_.data_root);
   if (!data.ok()) return data.status();
-  absl::Status status = JoinGroups();
+  absl::StatusOr<std::unique_ptr<WeightReader>> weights =
+      OpenInitialWeights(assignment_.spec(), context_.data_root);
+  if (!weights.ok()) return weights.status();
+  const bool is_first = assignment_.coordinates().global_rank() == 0;
+  const bool exports = is_first && assignment_.spec().has_export();
+  absl::Status status = exports ? CheckExportFolder() : absl::OkStatus();
+  if (status.ok()) status = JoinGroups();
   if (!status.ok()) return status;
 
   const MeshGroups groups{communicators_[0].get(), communicators_[1].get(), communicators_[2].get(),
                           communicators_[3].get(), communicators_[4].get()};
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      assignment_.spec(), assignment_.coordinates(), groups, *data, *context_.device);
+      assignment_.spec(), assignment_.coordinates(), groups, *data, weights->get(),
+      *context_.device);
   if (!trainer.ok()) return trainer.status();
+  weights->reset();  // its files need not stay mapped
 
   v1::WorkerMessage formed;
   formed.mutable_groups_formed()->set_job_uid(assignment_.job_uid());
@@ -83,13 +93,28 @@ absl::Status JobRun::Execute(std::string* sample) {
 
   status = (*trainer)->Run(*this);
   if (!status.ok()) return status;
-  if (assignment_.coordinates().global_rank() != 0 || !assignment_.spec().has_sample()) {
-    return absl::OkStatus();
+  if (exports) {
+    status = (*trainer)->Export(ExportFolder());
+    if (!status.ok()) return status;
   }
+  if (!is_first || !assignment_.spec().has_sample()) return absl::OkStatus();
   absl::StatusOr<std::string> text = (*trainer)->Sample(*this);
   if (!text.ok()) return text.status();
   *sample = *std::move(text);
   return absl::OkStatus();
+}
+
+std::string JobRun::ExportFolder() const {
+  return absl::StrCat(context_.export_root, "/", assignment_.spec().export_().path());
+}
+
+absl::Status JobRun::CheckExportFolder() const {
+  std::error_code error;
+  if (!std::filesystem::exists(ExportFolder(), error) && !error) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat("spec.export.path: ",
+                                               assignment_.spec().export_().path(),
+                                               ": must not exist under the export root of ",
+                                               context_.worker));
 }
 
 absl::Status JobRun::JoinGroups() {
@@ -155,6 +180,8 @@ void JobRun::OnStep(const StepResult& result) {
   report.set_learning_rate(result.learning_rate);
   report.set_tokens(result.tokens);
   report.set_seconds(result.seconds);
+  report.set_skipped_steps(result.skipped_steps);
+  if (result.loss_scale.has_value()) report.set_loss_scale(*result.loss_scale);
   if (result.validation_loss.has_value()) report.set_validation_loss(*result.validation_loss);
   Report(std::move(message));
 }

@@ -24,6 +24,7 @@ namespace tessera {
 struct WorkerContext {
   std::string worker;  // "workers/w0"
   std::string data_root;
+  std::string export_root;
   Device* device = nullptr;
   Transport* transport = nullptr;
 };
@@ -48,6 +49,9 @@ class JobRun : private TrainingObserver {
   void Run();
   absl::Status Execute(std::string* sample);
   absl::Status JoinGroups();
+  // Of spec.export.
+  std::string ExportFolder() const;
+  absl::Status CheckExportFolder() const;
   std::optional<v1::PendingCollective> PendingLocked() const;
   void Report(v1::WorkerMessage message) const { report_(std::move(message)); }
 

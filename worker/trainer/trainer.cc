@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
-#include "worker/trainer/gpt2_trainer.h"
+#include "worker/trainer/data_parallel_trainer.h"
 #include "worker/trainer/training_config.h"
 
 namespace tessera {
@@ -43,11 +43,13 @@ absl::Status CheckGroups(const TrainingConfig& config, const MeshGroups& groups)
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::TrainingJobSpec& spec,
                                                          const v1::MeshCoordinates& coordinates,
                                                          const MeshGroups& groups,
-                                                         const JobData& data, Device& device) {
+                                                         const JobData& data,
+                                                         const WeightReader* weights,
+                                                         Device& device) {
   TESSERA_ASSIGN_OR_RETURN(const TrainingConfig config, MakeTrainingConfig(spec, coordinates));
   TESSERA_RETURN_IF_ERROR(CheckGroups(config, groups));
   TESSERA_RETURN_IF_ERROR(CheckData(config, data));
-  return Gpt2Trainer::Create(config, groups, data, device);
+  return DataParallelTrainer::Create(config, groups, data, weights, device);
 }
 
 }  // namespace tessera

@@ -14,6 +14,7 @@
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
 #include "worker/comm/communicator.h"
+#include "worker/checkpoint/weight_reader.h"
 #include "worker/data/token_source.h"
 
 namespace tessera {
@@ -33,8 +34,10 @@ struct StepResult {
   double loss = 0;           // nats per valid target of the global batch
   double gradient_norm = 0;  // of the reduced gradient, before clipping after_reduce
   double learning_rate = 0;
-  int64_t tokens = 0;  // input tokens over all ranks
-  double seconds = 0;  // wall time of the step, evaluation excluded
+  int64_t tokens = 0;    // input tokens over all ranks
+  double seconds = 0;    // wall time of the step, evaluation excluded
+  int64_t skipped_steps = 0;  // so far: the gradient was not finite, no weight has changed; fp16
+  std::optional<double> loss_scale;  // with which the step was computed; fp16 only
   std::optional<double> validation_loss;
 };
 
@@ -64,11 +67,14 @@ class Trainer {
  public:
   // Builds model, optimizer and buffers; no communication. INVALID_ARGUMENT or UNIMPLEMENTED with
   // the field's path for a spec that this version cannot train; RESOURCE_EXHAUSTED from the arena.
-  // device, groups and data outlive the trainer.
+  // weights: where training starts, as OpenInitialWeights gives them; null: random, from
+  // spec.seeds.init. device, groups and data outlive the trainer.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::TrainingJobSpec& spec,
                                                          const v1::MeshCoordinates& coordinates,
                                                          const MeshGroups& groups,
-                                                         const JobData& data, Device& device);
+                                                         const JobData& data,
+                                                         const WeightReader* weights,
+                                                         Device& device);
   virtual ~Trainer() = default;
 
   // All remaining steps. Errors of communicators and of the observer pass through.
@@ -76,10 +82,14 @@ class Trainer {
   // spec.sample from the current weights; empty where the spec asks for none. Collective only in
   // the sense that every rank holds what it needs: rank 0 may call it alone.
   virtual absl::StatusOr<std::string> Sample(TrainingObserver& observer) = 0;
+  // Writes the weights as a Hugging Face directory, as spec.export asks. Errors of WriteHfFolder.
+  // Rank 0 calls it alone.
+  virtual absl::Status Export(const std::string& folder) = 0;
   virtual std::vector<ShardInfo> shards() const = 0;
 
-  // For tests and exports: parameter names in forward order (Hugging Face GPT-2 names without
-  // "transformer."), and one parameter's values, fp32, in the layout of docs/numerics.md.
+  // For tests and exports: parameter names in forward order (Hugging Face's, of GPT-2 without
+  // "transformer."), and one parameter's values, fp32 (the master's), in the layout of
+  // docs/numerics.md.
   virtual std::vector<std::string> parameter_names() const = 0;
   virtual absl::StatusOr<std::vector<float>> ReadParameter(const std::string& name) const = 0;
   // Replaces one parameter. INVALID_ARGUMENT for a wrong size, NOT_FOUND for a wrong name.

@@ -36,21 +36,11 @@ int64_t AxisSize(int32_t size) { return size == 0 ? 1 : size; }
 absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   const v1::ModelSpec& model = spec.model();
   return FieldChecks()
-      .Supported(model.family() == v1::MODEL_FAMILY_GPT2, "spec.model.family",
-                 v1::ModelFamily_Name(model.family()), "gpt2")
-      .Supported(!model.has_tie_word_embeddings() || model.tie_word_embeddings(),
-                 "spec.model.tie_word_embeddings", "false", "true")
       .Supported(model.dropout() == 0, "spec.model.dropout", model.dropout(), "0")
-      .Supported(
-          spec.precision() == v1::PRECISION_UNSPECIFIED || spec.precision() == v1::PRECISION_FP32,
-          "spec.precision", v1::Precision_Name(spec.precision()), "fp32")
       .Supported(AxisSize(spec.mesh().cp()) == 1, "spec.mesh.cp", spec.mesh().cp(), "1")
       .Supported(AxisSize(spec.mesh().pp()) == 1, "spec.mesh.pp", spec.mesh().pp(), "1")
       .Supported(AxisSize(spec.mesh().tp()) == 1, "spec.mesh.tp", spec.mesh().tp(), "1")
       .Supported(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0")
-      .Supported(
-          spec.recompute() == v1::RECOMPUTE_UNSPECIFIED || spec.recompute() == v1::RECOMPUTE_NONE,
-          "spec.recompute", v1::Recompute_Name(spec.recompute()), "none")
       .Supported(!spec.sequence_parallel(), "spec.sequence_parallel", "true", "false")
       .status();
 }
@@ -65,6 +55,10 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinat
              "at least 1")
       .Valid(model.layers() >= 1, "spec.model.layers", model.layers(), "at least 1")
       .Valid(model.heads() >= 1, "spec.model.heads", model.heads(), "at least 1")
+      .Valid(!model.has_kv_heads() || model.kv_heads() >= 1, "spec.model.kv_heads",
+             model.kv_heads(), "at least 1")
+      .Valid(!model.has_head_size() || (model.head_size() >= 2 && model.head_size() % 2 == 0),
+             "spec.model.head_size", model.head_size(), "even and at least 2")
       .Valid(model.hidden_size() >= 1, "spec.model.hidden_size", model.hidden_size(), "at least 1")
       .Valid(!model.has_intermediate_size() || model.intermediate_size() >= 1,
              "spec.model.intermediate_size", model.intermediate_size(), "at least 1")
@@ -87,8 +81,10 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinat
              "needs spec.data.format text");
   if (!checks.status().ok()) return checks.status();
   return checks
-      .Valid(model.hidden_size() % model.heads() == 0, "spec.model.heads", model.heads(),
-             "must divide spec.model.hidden_size")
+      .Valid(model.has_head_size() || model.hidden_size() % model.heads() == 0, "spec.model.heads",
+             model.heads(), "must divide spec.model.hidden_size")
+      .Valid(!model.has_kv_heads() || model.heads() % model.kv_heads() == 0, "spec.model.kv_heads",
+             model.kv_heads(), "must divide spec.model.heads")
       .Valid(spec.batch().global_batch_size() >= 1 &&
                  spec.batch().global_batch_size() % (dp * micro_batches) == 0,
              "spec.batch.global_batch_size", spec.batch().global_batch_size(),
@@ -98,20 +94,42 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinat
       .status();
 }
 
-ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
-  ModelConfig config;
-  config.vocab_size = spec.vocab_size();
-  config.context_length = spec.context_length();
-  config.layers = spec.layers();
-  config.heads = spec.heads();
-  config.hidden_size = spec.hidden_size();
-  config.intermediate_size =
-      spec.has_intermediate_size() ? spec.intermediate_size() : 4 * config.hidden_size;
-  if (spec.has_layer_norm_epsilon()) {
-    config.layer_norm_epsilon = static_cast<float>(spec.layer_norm_epsilon());
+DType MakeDType(v1::Precision precision) {
+  switch (precision) {
+    case v1::PRECISION_BF16:
+      return DType::kBFloat16;
+    case v1::PRECISION_FP16:
+      return DType::kFloat16;
+    default:
+      return DType::kFloat32;
   }
-  if (spec.has_initializer_range()) config.initializer_range = spec.initializer_range();
-  return config;
+}
+
+void SetPrecision(const v1::TrainingJobSpec& spec, TrainingConfig& config) {
+  config.dtype = MakeDType(spec.precision());
+  config.gradient_dtype = spec.gradient_precision() == v1::PRECISION_UNSPECIFIED
+                              ? config.dtype
+                              : MakeDType(spec.gradient_precision());
+  if (config.dtype != DType::kFloat16) return;
+  const v1::LossScaleSpec& scale = spec.loss_scale();
+  LossScaleOptions options;
+  if (scale.has_initial()) options.initial = scale.initial();
+  if (scale.has_growth_interval()) options.growth_interval = scale.growth_interval();
+  if (scale.has_hysteresis()) options.hysteresis = scale.hysteresis();
+  if (scale.has_minimum()) options.minimum = scale.minimum();
+  config.loss_scale = options;
+}
+
+RecomputePlan MakeRecomputePlan(const v1::TrainingJobSpec& spec) {
+  RecomputePlan plan;
+  if (spec.recompute() == v1::RECOMPUTE_ATTENTION) plan.what = Recompute::kAttention;
+  if (spec.recompute() == v1::RECOMPUTE_FULL) plan.what = Recompute::kFull;
+  plan.num_layers = spec.model().layers();
+  if (spec.has_recompute_layers()) {
+    plan.first_layer = spec.recompute_layers().first();
+    plan.num_layers = spec.recompute_layers().count();
+  }
+  return plan;
 }
 
 ZeroOptimizerOptions MakeOptimizerOptions(const v1::OptimizerSpec& spec) {
@@ -132,12 +150,46 @@ LearningRateSchedule MakeSchedule(const v1::LearningRateSpec& spec, int64_t step
 
 }  // namespace
 
+ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
+  const bool is_llama = spec.family() == v1::MODEL_FAMILY_LLAMA;
+  ModelConfig config;
+  config.family = is_llama ? ModelFamily::kLlama : ModelFamily::kGpt2;
+  config.vocab_size = spec.vocab_size();
+  config.context_length = spec.context_length();
+  config.layers = spec.layers();
+  config.heads = spec.heads();
+  config.hidden_size = spec.hidden_size();
+  config.intermediate_size =
+      spec.has_intermediate_size() ? spec.intermediate_size() : 4 * config.hidden_size;
+  config.norm_epsilon = is_llama ? 1e-6f : 1e-5f;
+  if (spec.has_norm_epsilon()) config.norm_epsilon = static_cast<float>(spec.norm_epsilon());
+  if (spec.has_initializer_range()) config.initializer_range = spec.initializer_range();
+  config.tie_word_embeddings =
+      spec.has_tie_word_embeddings() ? spec.tie_word_embeddings() : !is_llama;
+  if (!is_llama) return config;
+  config.kv_heads = spec.has_kv_heads() ? spec.kv_heads() : 0;
+  config.head_dim = spec.has_head_size() ? spec.head_size() : 0;
+  config.attention_bias = spec.attention_bias();
+  if (spec.has_rope_theta()) config.rope_theta = spec.rope_theta();
+  if (spec.has_rope_scaling()) {
+    const v1::RopeScaling& scaling = spec.rope_scaling();
+    config.rope_scaling = {scaling.factor(),
+                           scaling.has_low_freq_factor() ? scaling.low_freq_factor() : 1,
+                           scaling.has_high_freq_factor() ? scaling.high_freq_factor() : 4,
+                           scaling.original_context_length()};
+  }
+  return config;
+}
+
 absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spec,
                                                   const v1::MeshCoordinates& coordinates) {
   if (absl::Status status = CheckSupported(spec); !status.ok()) return status;
   if (absl::Status status = CheckSizes(spec, coordinates); !status.ok()) return status;
   TrainingConfig config;
   config.model = MakeModelConfig(spec.model());
+  SetPrecision(spec, config);
+  config.recompute = MakeRecomputePlan(spec);
+  config.initial_weights = spec.initial_weights();
   config.optimizer = MakeOptimizerOptions(spec.optimizer());
   config.learning_rate = MakeSchedule(spec.learning_rate(), spec.steps());
   config.steps = spec.steps();
@@ -161,6 +213,12 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
     config.sample = SampleOptions{sample.prompt(), sample.max_new_tokens(),
                                   sample.has_temperature() ? sample.temperature() : 1.0,
                                   sample.top_k(), sample.seed()};
+  }
+  if (spec.has_export()) {
+    const v1::Precision precision = spec.export_().precision();
+    config.export_options =
+        ExportOptions{spec.export_().path(),
+                      precision == v1::PRECISION_UNSPECIFIED ? config.dtype : MakeDType(precision)};
   }
   return config;
 }

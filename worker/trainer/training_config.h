@@ -11,7 +11,9 @@
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
 #include "worker/model/model_config.h"
+#include "worker/model/transformer.h"
 #include "worker/trainer/learning_rate.h"
+#include "worker/trainer/loss_scaler.h"
 #include "worker/zero/zero_optimizer.h"
 
 namespace tessera {
@@ -24,8 +26,17 @@ struct SampleOptions {
   uint64_t seed = 0;
 };
 
+struct ExportOptions {
+  std::string path;  // relative to the export root
+  DType dtype = DType::kFloat32;
+};
+
 struct TrainingConfig {
   ModelConfig model;
+  DType dtype = DType::kFloat32;               // of parameters, activations and gradients
+  DType gradient_dtype = DType::kFloat32;      // dtype or fp32
+  std::optional<LossScaleOptions> loss_scale;  // fp16 only
+  RecomputePlan recompute;
   ZeroOptimizerOptions optimizer;
   LearningRateSchedule learning_rate;
   int64_t steps = 0;
@@ -35,16 +46,21 @@ struct TrainingConfig {
   int64_t micro_batches = 1;
   int64_t dp_size = 1;
   int64_t dp_rank = 0;
+  std::string initial_weights;  // path under the data root; empty: random, from init_seed
   uint64_t init_seed = 0;
   uint64_t data_seed = 0;
   int64_t evaluate_every_steps = 0;             // 0: never
   std::optional<int64_t> evaluation_sequences;  // absent: all
   std::optional<SampleOptions> sample;
+  std::optional<ExportOptions> export_options;
 
   // Sequences of one rank in one step, and in one of its micro-batches.
   int64_t local_batch_size() const { return global_batch_size / dp_size; }
   int64_t micro_batch_size() const { return local_batch_size() / micro_batches; }
 };
+
+// Pure: the model part alone. REQUIRES: the rules of spec.proto hold.
+ModelConfig MakeModelConfig(const v1::ModelSpec& spec);
 
 // Pure. INVALID_ARGUMENT: a field without which training would be nonsense (the coordinator has
 // checked all rules of spec.proto). UNIMPLEMENTED: a value that this version cannot train. Messages

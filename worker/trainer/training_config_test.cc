@@ -28,7 +28,7 @@ TEST(TrainingConfig, DefaultsAreThoseOfTheSpec) {
   auto config = MakeTrainingConfig(Spec(), {});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->model.intermediate_size, 256);
-  EXPECT_EQ(config->model.layer_norm_epsilon, 1e-5f);
+  EXPECT_EQ(config->model.norm_epsilon, 1e-5f);
   EXPECT_EQ(config->model.initializer_range, 0.02);
   EXPECT_EQ(config->optimizer.beta1, 0.9);
   EXPECT_EQ(config->optimizer.beta2, 0.95);
@@ -42,6 +42,45 @@ TEST(TrainingConfig, DefaultsAreThoseOfTheSpec) {
   EXPECT_EQ(config->dp_size, 1);
   EXPECT_EQ(config->evaluate_every_steps, 0);
   EXPECT_FALSE(config->sample.has_value());
+}
+
+TEST(TrainingConfig, LlamaHasItsOwnDefaults) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_model()->set_family(v1::MODEL_FAMILY_LLAMA);
+  spec.mutable_model()->set_intermediate_size(100);
+  spec.mutable_model()->mutable_rope_scaling()->set_factor(8);
+  spec.mutable_model()->mutable_rope_scaling()->set_original_context_length(64);
+  const ModelConfig config = MakeModelConfig(spec.model());
+  EXPECT_EQ(config.family, ModelFamily::kLlama);
+  EXPECT_EQ(config.norm_epsilon, 1e-6f);
+  EXPECT_FALSE(config.tie_word_embeddings);
+  EXPECT_EQ(config.num_kv_heads(), config.heads);
+  EXPECT_EQ(config.rope_theta, 10000);
+  EXPECT_EQ(config.rope_scaling, (RopeScaling{8, 1, 4, 64}));
+}
+
+TEST(TrainingConfig, PrecisionLossScaleAndRecompute) {
+  v1::TrainingJobSpec spec = Spec();
+  auto config = MakeTrainingConfig(spec, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->dtype, DType::kFloat32);
+  EXPECT_FALSE(config->loss_scale.has_value());
+  EXPECT_EQ(config->recompute.of(0), Recompute::kNone);
+  spec.set_precision(v1::PRECISION_FP16);
+  spec.set_gradient_precision(v1::PRECISION_FP32);
+  spec.mutable_loss_scale()->set_growth_interval(7);
+  spec.set_recompute(v1::RECOMPUTE_FULL);
+  spec.mutable_recompute_layers()->set_first(1);
+  spec.mutable_recompute_layers()->set_count(1);
+  config = MakeTrainingConfig(spec, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->dtype, DType::kFloat16);
+  EXPECT_EQ(config->gradient_dtype, DType::kFloat32);
+  EXPECT_EQ(config->loss_scale->initial, 65536);
+  EXPECT_EQ(config->loss_scale->growth_interval, 7);
+  EXPECT_EQ(config->recompute.of(0), Recompute::kNone);
+  EXPECT_EQ(config->recompute.of(1), Recompute::kFull);
+  EXPECT_EQ(config->recompute.of(2), Recompute::kNone);
 }
 
 struct Refusal {
@@ -67,14 +106,8 @@ constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 INSTANTIATE_TEST_SUITE_P(
     Cases, TrainingConfigRefuses,
     testing::Values(
-        Refusal{"Llama", kUnimplemented, "spec.model.family: MODEL_FAMILY_LLAMA: ",
-                [](auto& s) { s.mutable_model()->set_family(v1::MODEL_FAMILY_LLAMA); }},
-        Refusal{"Untied", kUnimplemented, "spec.model.tie_word_embeddings: ",
-                [](auto& s) { s.mutable_model()->set_tie_word_embeddings(false); }},
         Refusal{"Dropout", kUnimplemented,
                 "spec.model.dropout: 0.1: ", [](auto& s) { s.mutable_model()->set_dropout(0.1); }},
-        Refusal{"Bf16", kUnimplemented, "spec.precision: PRECISION_BF16: ",
-                [](auto& s) { s.set_precision(v1::PRECISION_BF16); }},
         Refusal{"Cp", kUnimplemented,
                 "spec.mesh.cp: 2: ", [](auto& s) { s.mutable_mesh()->set_cp(2); }},
         Refusal{"Pp", kUnimplemented,
@@ -83,14 +116,16 @@ INSTANTIATE_TEST_SUITE_P(
                 "spec.mesh.tp: 2: ", [](auto& s) { s.mutable_mesh()->set_tp(2); }},
         Refusal{"Stage2", kUnimplemented, "spec.zero_stage: 2: not supported by this version (0)",
                 [](auto& s) { s.set_zero_stage(2); }},
-        Refusal{"Recompute", kUnimplemented, "spec.recompute: RECOMPUTE_FULL: ",
-                [](auto& s) { s.set_recompute(v1::RECOMPUTE_FULL); }},
         Refusal{"SequenceParallel", kUnimplemented,
                 "spec.sequence_parallel: ", [](auto& s) { s.set_sequence_parallel(true); }},
         Refusal{"Heads", kInvalid,
                 "spec.model.heads: 3: ", [](auto& s) { s.mutable_model()->set_heads(3); }},
         Refusal{"NoHeads", kInvalid,
                 "spec.model.heads: 0: ", [](auto& s) { s.mutable_model()->set_heads(0); }},
+        Refusal{"KvHeads", kInvalid,
+                "spec.model.kv_heads: 3: ", [](auto& s) { s.mutable_model()->set_kv_heads(3); }},
+        Refusal{"OddHead", kInvalid,
+                "spec.model.head_size: 7: ", [](auto& s) { s.mutable_model()->set_head_size(7); }},
         Refusal{"LongSequence", kInvalid, "spec.data.sequence_length: 129: ",
                 [](auto& s) { s.mutable_data()->set_sequence_length(129); }},
         Refusal{"Batch", kInvalid, "spec.batch.global_batch_size: 8: ",

@@ -17,7 +17,7 @@ struct ParameterSlot {
 };
 
 struct UnitLayout {
-  // Parameters and shards start at multiples of this: 128 bytes of fp32, the arena's alignment.
+  // Parameters and shards start at multiples of this: whole cache lines in every element type.
   static constexpr int64_t kAlignmentElements = 32;
 
   std::vector<ParameterSlot> slots;  // in the order of the unit's parameters, ascending

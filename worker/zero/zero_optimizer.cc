@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
+#include "kernels/fp32_copy.h"
 #include "kernels/squared_norm.h"
 #include "kernels/status_macros.h"
 
@@ -16,17 +17,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     Stream& stream) {
   std::unique_ptr<ZeroOptimizer> optimizer(new ZeroOptimizer(options, store, zero_group, device));
   for (int unit = 0; unit < optimizer->num_units(); ++unit) {
-    const int64_t size = store.layout(unit).size_elements;
-    const int64_t bytes = size * DTypeSizeBytes(DType::kFloat32);
-    Moments moments;
-    TESSERA_ASSIGN_OR_RETURN(moments.buffer,
-                             device.Allocate(2 * bytes, MemoryCategory::kOptimizer,
-                                             absl::StrCat("unit ", store.units()[unit].name)));
-    moments.exp_avg = moments.buffer.View(DType::kFloat32, {size});
-    moments.exp_avg_sq = moments.buffer.View(DType::kFloat32, {size}, bytes);
-    TESSERA_RETURN_IF_ERROR(device.SetZero(moments.exp_avg, stream));
-    TESSERA_RETURN_IF_ERROR(device.SetZero(moments.exp_avg_sq, stream));
-    optimizer->moments_.push_back(std::move(moments));
+    TESSERA_RETURN_IF_ERROR(optimizer->AddUnit(unit, stream));
   }
   optimizer->norms_.resize(optimizer->num_units() + 1);
   TESSERA_ASSIGN_OR_RETURN(optimizer->norm_buffer_,
@@ -34,6 +25,37 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
                                            MemoryCategory::kWorkspace, "gradient norms"));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   return optimizer;
+}
+
+absl::Status ZeroOptimizer::AddUnit(int unit, Stream& stream) {
+  const int64_t size = store_.layout(unit).size_elements;
+  UnitState state;
+  TESSERA_ASSIGN_OR_RETURN(state.buffer,
+                           device_.Allocate(size * bytes_per_element(), MemoryCategory::kOptimizer,
+                                            absl::StrCat("unit ", store_.units()[unit].name)));
+  const Tensor all = state.buffer.View(DType::kFloat32, {size * (has_master() ? 3 : 2)});
+  TESSERA_RETURN_IF_ERROR(device_.SetZero(all, stream));
+  state.exp_avg = all.Slice(0, size);
+  state.exp_avg_sq = all.Slice(size, size);
+  state.master = has_master() ? all.Slice(2 * size, size) : store_.flat_parameters(unit);
+  states_.push_back(std::move(state));
+  return absl::OkStatus();
+}
+
+Tensor ZeroOptimizer::MasterOf(ParameterId id, int64_t begin, int64_t count) const {
+  const ParameterSlot& slot = store_.layout(id.unit).slots[id.index];
+  return states_[id.unit].master.Slice(slot.offset_elements + begin, count);
+}
+
+absl::Status ZeroOptimizer::Read(ParameterId id, int64_t begin, absl::Span<float> values,
+                                 Stream& stream) const {
+  return CopyOutFp32(MasterOf(id, begin, values.size()), values, stream);
+}
+
+absl::Status ZeroOptimizer::Write(ParameterId id, int64_t begin, absl::Span<const float> values,
+                                  Stream& stream) {
+  TESSERA_RETURN_IF_ERROR(CopyInFp32(values, MasterOf(id, begin, values.size()), stream));
+  return has_master() ? store_.Write(id, begin, values, stream) : absl::OkStatus();
 }
 
 template <typename TensorOf>
@@ -55,7 +77,8 @@ absl::Status ZeroOptimizer::ClipLocal(const StepInput& input, Stream& stream) {
       const double squares,
       SquareSum([&](int unit) { return store_.flat_gradients(unit); }, stream));
   // The gradients hold the global divisor; the rank's own mean has its own.
-  const double norm = std::sqrt(squares) * static_cast<double>(input.global_valid_targets) /
+  const double norm = std::sqrt(squares) / input.loss_scale *
+                      static_cast<double>(input.global_valid_targets) /
                       static_cast<double>(input.local_valid_targets);
   if (norm <= options_.clip_norm) return absl::OkStatus();
   const float scale = static_cast<float>(options_.clip_norm / norm);
@@ -84,7 +107,7 @@ absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& strea
   TESSERA_RETURN_IF_ERROR(zero_group_.AllReduce(total, ReduceOp::kSum, stream));
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(total, &squares, sizeof(squares), stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
-  const double norm = std::sqrt(static_cast<double>(squares));
+  const double norm = std::sqrt(static_cast<double>(squares)) / input.loss_scale;
   if (!std::isfinite(norm)) return norm;
   // Stage 0 updates whole parameters, so it needs whole gradients.
   for (int unit = 0; unit < num_units(); ++unit) {
@@ -92,7 +115,8 @@ absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& strea
         zero_group_.AllGather(shard(unit), store_.flat_gradients(unit), stream));
   }
   const bool over = clips && !options_.clip_before_reduce && norm > options_.clip_norm;
-  TESSERA_RETURN_IF_ERROR(Update(input, over ? options_.clip_norm / norm : 1, stream));
+  const double clip = over ? options_.clip_norm / norm : 1;
+  TESSERA_RETURN_IF_ERROR(Update(input, clip / input.loss_scale, stream));
   return norm;
 }
 
@@ -110,9 +134,10 @@ absl::Status ZeroOptimizer::Update(const StepInput& input, double gradient_scale
         return flat.Slice(slot.offset_elements, slot.size_elements);
       };
       adamw.weight_decay = slot.decays ? options_.weight_decay : 0;
-      TESSERA_RETURN_IF_ERROR(AdamW(part(store_.flat_parameters(unit)),
-                                    part(store_.flat_gradients(unit)), part(moments_[unit].exp_avg),
-                                    part(moments_[unit].exp_avg_sq), adamw, stream));
+      if (has_master()) adamw.low_precision_parameter = part(store_.flat_parameters(unit));
+      const UnitState& state = states_[unit];
+      TESSERA_RETURN_IF_ERROR(AdamW(part(state.master), part(store_.flat_gradients(unit)),
+                                    part(state.exp_avg), part(state.exp_avg_sq), adamw, stream));
     }
   }
   return absl::OkStatus();

@@ -1,53 +1,57 @@
 #include "worker/zero/zero_store.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/fp32_copy.h"
 #include "kernels/status_macros.h"
-#include "worker/model/initial_weights.h"
 
 namespace tessera {
+namespace {
+
+// A flat buffer's parts, in the shapes of the unit's parameters.
+std::vector<Tensor> MakeViews(const UnitSpec& spec, const UnitLayout& layout, const Tensor& flat) {
+  std::vector<Tensor> views;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    const ParameterSlot& slot = layout.slots[i];
+    views.push_back(
+        flat.Slice(slot.offset_elements, slot.size_elements).Reshape(spec.parameters[i].shape));
+  }
+  return views;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ZeroStore>> ZeroStore::Create(std::vector<UnitSpec> units,
-                                                             uint64_t init_seed, int group_size,
+                                                             const ZeroStoreOptions& options,
                                                              Device& device, Stream& stream) {
-  std::unique_ptr<ZeroStore> store(new ZeroStore(std::move(units), device));
+  std::unique_ptr<ZeroStore> store(new ZeroStore(std::move(units), options, device));
   for (const UnitSpec& spec : store->specs_) {
-    TESSERA_RETURN_IF_ERROR(store->AddUnit(spec, init_seed, group_size, stream));
+    TESSERA_RETURN_IF_ERROR(store->AddUnit(spec, stream));
   }
   TESSERA_RETURN_IF_ERROR(store->ClearGradients(stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   return store;
 }
 
-absl::Status ZeroStore::AddUnit(const UnitSpec& spec, uint64_t init_seed, int group_size,
-                                Stream& stream) {
+absl::Status ZeroStore::AddUnit(const UnitSpec& spec, Stream& stream) {
   Unit unit;
-  unit.layout = MakeUnitLayout(spec, group_size);
-  const int64_t bytes = unit.layout.size_elements * DTypeSizeBytes(DType::kFloat32);
-  TESSERA_ASSIGN_OR_RETURN(
-      unit.parameter_buffer,
-      device_.Allocate(bytes, MemoryCategory::kParameters, absl::StrCat("unit ", spec.name)));
-  TESSERA_ASSIGN_OR_RETURN(
-      unit.gradient_buffer,
-      device_.Allocate(bytes, MemoryCategory::kGradients, absl::StrCat("unit ", spec.name)));
-  unit.parameters = unit.parameter_buffer.View(DType::kFloat32, {unit.layout.size_elements});
-  unit.gradients = unit.gradient_buffer.View(DType::kFloat32, {unit.layout.size_elements});
+  unit.layout = MakeUnitLayout(spec, options_.group_size);
+  const Shape shape{unit.layout.size_elements};
+  auto allocate = [&](DType dtype, MemoryCategory category) {
+    return device_.Allocate(shape.num_elements() * DTypeSizeBytes(dtype), category,
+                            absl::StrCat("unit ", spec.name));
+  };
+  TESSERA_ASSIGN_OR_RETURN(unit.parameter_buffer,
+                           allocate(options_.parameter_dtype, MemoryCategory::kParameters));
+  unit.parameters = unit.parameter_buffer.View(options_.parameter_dtype, shape);
+  unit.parameter_tensors = MakeViews(spec, unit.layout, unit.parameters);
   TESSERA_RETURN_IF_ERROR(device_.SetZero(unit.parameters, stream));
-  for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    const ParameterSpec& parameter = spec.parameters[i];
-    const ParameterSlot& slot = unit.layout.slots[i];
-    auto view = [&](const Tensor& flat) {
-      return flat.Slice(slot.offset_elements, slot.size_elements).Reshape(parameter.shape);
-    };
-    unit.parameter_tensors.push_back(view(unit.parameters));
-    unit.gradient_tensors.push_back(view(unit.gradients));
-    std::vector<float> values(slot.size_elements);
-    FillInitialValues(parameter, init_seed, 0, absl::MakeSpan(values));
-    TESSERA_RETURN_IF_ERROR(device_.CopyIn(values.data(), slot.size_elements * sizeof(float),
-                                           unit.parameter_tensors.back(), stream));
-    TESSERA_RETURN_IF_ERROR(stream.Synchronize());  // before values go
+  if (options_.has_gradients) {
+    TESSERA_ASSIGN_OR_RETURN(unit.gradient_buffer,
+                             allocate(options_.gradient_dtype, MemoryCategory::kGradients));
+    unit.gradients = unit.gradient_buffer.View(options_.gradient_dtype, shape);
+    unit.gradient_tensors = MakeViews(spec, unit.layout, unit.gradients);
   }
   units_.push_back(std::move(unit));
   return absl::OkStatus();
@@ -68,36 +72,27 @@ absl::StatusOr<absl::Span<const Tensor>> ZeroStore::AcquireGradients(int unit, S
 absl::Status ZeroStore::GradientsReady(int, Stream&) { return absl::OkStatus(); }
 
 absl::Status ZeroStore::ClearGradients(Stream& stream) {
+  if (!options_.has_gradients) return absl::OkStatus();
   for (Unit& unit : units_) TESSERA_RETURN_IF_ERROR(device_.SetZero(unit.gradients, stream));
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> ZeroStore::Find(const std::string& name) const {
+absl::StatusOr<ParameterId> ZeroStore::Find(const std::string& name) const {
   for (size_t u = 0; u < specs_.size(); ++u) {
     for (size_t i = 0; i < specs_[u].parameters.size(); ++i) {
-      if (specs_[u].parameters[i].name == name) return units_[u].parameter_tensors[i];
+      if (specs_[u].parameters[i].name == name) {
+        return ParameterId{static_cast<int>(u), static_cast<int>(i)};
+      }
     }
   }
   return absl::NotFoundError(absl::StrCat("parameter \"", name, "\": no such parameter"));
 }
 
-absl::StatusOr<std::vector<float>> ZeroStore::Read(const std::string& name, Stream& stream) const {
-  TESSERA_ASSIGN_OR_RETURN(Tensor tensor, Find(name));
-  std::vector<float> values(tensor.num_elements());
-  TESSERA_RETURN_IF_ERROR(device_.CopyOut(tensor, values.data(), tensor.size_bytes(), stream));
-  TESSERA_RETURN_IF_ERROR(stream.Synchronize());
-  return values;
-}
-
-absl::Status ZeroStore::Write(const std::string& name, const std::vector<float>& values,
+absl::Status ZeroStore::Write(ParameterId id, int64_t begin, absl::Span<const float> values,
                               Stream& stream) {
-  TESSERA_ASSIGN_OR_RETURN(Tensor tensor, Find(name));
-  if (static_cast<int64_t>(values.size()) != tensor.num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat("parameter \"", name, "\": ", values.size(),
-                                                   " values: must be ", tensor.num_elements()));
-  }
-  TESSERA_RETURN_IF_ERROR(device_.CopyIn(values.data(), tensor.size_bytes(), tensor, stream));
-  return stream.Synchronize();
+  const Unit& unit = units_[id.unit];
+  const int64_t offset = unit.layout.slots[id.index].offset_elements + begin;
+  return CopyInFp32(values, unit.parameters.Slice(offset, values.size()), stream);
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/device.h"
 #include "worker/model/parameter_store.h"
 #include "worker/model/units.h"
@@ -17,13 +18,25 @@
 
 namespace tessera {
 
+struct ZeroStoreOptions {
+  int group_size = 1;                       // of the zero group
+  DType parameter_dtype = DType::kFloat32;  // fp32, bf16 or fp16
+  DType gradient_dtype = DType::kFloat32;   // parameter_dtype or fp32
+  bool has_gradients = true;                // false: for evaluating and generating only
+};
+
+// One parameter of the store: units()[unit].parameters[index].
+struct ParameterId {
+  int unit = 0;
+  int index = 0;
+};
+
 // Owns the flat buffers; the device outlives it. Used by one thread.
 class ZeroStore : public ParameterStore {
  public:
-  // Buffers of all units for a zero group of group_size ranks, parameters at their initial values
-  // and gradients 0. RESOURCE_EXHAUSTED from the arena; nothing is held on failure.
+  // Buffers of all units, all 0. RESOURCE_EXHAUSTED from the arena; nothing is held on failure.
   static absl::StatusOr<std::unique_ptr<ZeroStore>> Create(std::vector<UnitSpec> units,
-                                                           uint64_t init_seed, int group_size,
+                                                           const ZeroStoreOptions& options,
                                                            Device& device, Stream& stream);
 
   const std::vector<UnitSpec>& units() const override { return specs_; }
@@ -36,15 +49,16 @@ class ZeroStore : public ParameterStore {
   // Starts a step: all gradients 0.
   absl::Status ClearGradients(Stream& stream);
 
-  // For the optimizer: the unit's flat buffers (size_elements), fp32.
+  const ZeroStoreOptions& options() const { return options_; }
+  // For the optimizer: the unit's flat buffers (size_elements).
   const UnitLayout& layout(int unit) const { return units_[unit].layout; }
   const Tensor& flat_parameters(int unit) const { return units_[unit].parameters; }
   const Tensor& flat_gradients(int unit) const { return units_[unit].gradients; }
 
-  // One whole parameter, copied to or from the host. NOT_FOUND: no parameter of this name.
-  absl::StatusOr<std::vector<float>> Read(const std::string& name, Stream& stream) const;
-  // INVALID_ARGUMENT: values has not the parameter's size.
-  absl::Status Write(const std::string& name, const std::vector<float>& values, Stream& stream);
+  // NOT_FOUND: no parameter of this name.
+  absl::StatusOr<ParameterId> Find(const std::string& name) const;
+  // Elements of a parameter from `begin` on, set from fp32 values. REQUIRES: in range.
+  absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
 
  private:
   struct Unit {
@@ -52,17 +66,17 @@ class ZeroStore : public ParameterStore {
     DeviceBuffer parameter_buffer;
     DeviceBuffer gradient_buffer;
     Tensor parameters;                      // flat
-    Tensor gradients;                       // flat
+    Tensor gradients;                       // flat; null without gradients
     std::vector<Tensor> parameter_tensors;  // views, in the order of the unit's parameters
     std::vector<Tensor> gradient_tensors;
   };
 
-  ZeroStore(std::vector<UnitSpec> specs, Device& device)
-      : specs_(std::move(specs)), device_(device) {}
-  absl::Status AddUnit(const UnitSpec& spec, uint64_t init_seed, int group_size, Stream& stream);
-  absl::StatusOr<Tensor> Find(const std::string& name) const;
+  ZeroStore(std::vector<UnitSpec> specs, const ZeroStoreOptions& options, Device& device)
+      : specs_(std::move(specs)), options_(options), device_(device) {}
+  absl::Status AddUnit(const UnitSpec& spec, Stream& stream);
 
   const std::vector<UnitSpec> specs_;
+  const ZeroStoreOptions options_;
   Device& device_;
   std::vector<Unit> units_;
 };

@@ -1,14 +1,16 @@
-// Trainer of GPT-2, data-parallel: every rank holds the whole model and a share of each batch.
-#ifndef TESSERA_WORKER_TRAINER_GPT2_TRAINER_H_
-#define TESSERA_WORKER_TRAINER_GPT2_TRAINER_H_
+// Data-parallel trainer: every rank holds the whole model and a share of each batch.
+#ifndef TESSERA_WORKER_TRAINER_DATA_PARALLEL_TRAINER_H_
+#define TESSERA_WORKER_TRAINER_DATA_PARALLEL_TRAINER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/data/sample_order.h"
-#include "worker/model/gpt2.h"
+#include "worker/model/transformer.h"
 #include "worker/trainer/host_batch.h"
+#include "worker/trainer/loss_scaler.h"
 #include "worker/trainer/loss_total.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/training_config.h"
@@ -18,24 +20,31 @@
 namespace tessera {
 
 // As Trainer.
-class Gpt2Trainer : public Trainer {
+class DataParallelTrainer : public Trainer {
  public:
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainingConfig& config,
                                                          const MeshGroups& groups,
-                                                         const JobData& data, Device& device);
+                                                         const JobData& data,
+                                                         const WeightReader* weights,
+                                                         Device& device);
 
   absl::Status Run(TrainingObserver& observer) override;
   absl::StatusOr<std::string> Sample(TrainingObserver& observer) override;
+  absl::Status Export(const std::string& folder) override;
   std::vector<ShardInfo> shards() const override;
   std::vector<std::string> parameter_names() const override;
   absl::StatusOr<std::vector<float>> ReadParameter(const std::string& name) const override;
   absl::Status WriteParameter(const std::string& name, const std::vector<float>& values) override;
 
  private:
-  Gpt2Trainer(const TrainingConfig& config, const JobData& data, Device& device);
+  DataParallelTrainer(const TrainingConfig& config, const JobData& data, Device& device);
   absl::Status Allocate(const MeshGroups& groups);
+  // Calls body(id, parameter, first element, values) for pieces of all parameters, forward order.
+  template <typename Body>
+  absl::Status ForPieces(const Body& body);
+  absl::Status FillInitialWeights(const WeightReader* weights);
 
-  // One optimizer step, 1-based; everything of the result but validation_loss.
+  // One step, 1-based; everything of the result but validation_loss.
   absl::StatusOr<StepResult> Step(int64_t step, TrainingObserver& observer);
   // Mean loss over the validation windows, the same on every rank.
   absl::StatusOr<double> Evaluate(TrainingObserver& observer);
@@ -53,14 +62,16 @@ class Gpt2Trainer : public Trainer {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ZeroStore> store_;
   std::unique_ptr<ZeroOptimizer> optimizer_;
-  std::unique_ptr<Gpt2> model_;
-  std::unique_ptr<Gpt2Activations> activations_;
-  std::unique_ptr<LossReducer> reducer_;  // over the zero group
-  HostBatch batch_;                       // this rank's sequences of a step
-  HostBatch evaluation_batch_;            // one micro-batch
-  std::vector<float> losses_;             // of one micro-batch
+  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<TransformerActivations> activations_;
+  std::unique_ptr<LossReducer> reducer_;   // over the zero group
+  HostBatch batch_;                        // this rank's sequences of a step
+  HostBatch evaluation_batch_;             // one micro-batch
+  std::vector<float> losses_;              // of one micro-batch
+  std::optional<LossScaler> loss_scaler_;  // fp16 only
+  int64_t updates_ = 0;                    // steps that were not skipped
 };
 
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_TRAINER_GPT2_TRAINER_H_
+#endif  // TESSERA_WORKER_TRAINER_DATA_PARALLEL_TRAINER_H_

@@ -1,0 +1,39 @@
+// Dynamic loss scaling (Micikevicius et al., arXiv 1710.03740, section 3.2; the rule is that of
+// Megatron-LM's dynamic scaler).
+#ifndef TESSERA_WORKER_TRAINER_LOSS_SCALER_H_
+#define TESSERA_WORKER_TRAINER_LOSS_SCALER_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+struct LossScaleOptions {
+  double initial = 65536;
+  int64_t growth_interval = 1000;  // steps without an overflow after which the scale doubles
+  int64_t hysteresis = 2;          // overflows, without a growth in between, before it halves
+  double minimum = 1;              // it never falls below
+};
+
+// A plain value, the same on every rank because all see the same overflows. Used by one thread.
+class LossScaler {
+ public:
+  explicit LossScaler(const LossScaleOptions& options)
+      : options_(options), scale_(options.initial), tolerated_(options.hysteresis) {}
+
+  double scale() const { return scale_; }
+  // An overflow came at the minimum, so that no scale helps.
+  bool is_exhausted() const { return exhausted_; }
+  // After every step: whether its gradient was not finite.
+  void Update(bool overflowed);
+
+ private:
+  const LossScaleOptions options_;
+  double scale_;
+  int64_t tolerated_;       // overflows until the scale halves
+  int64_t good_steps_ = 0;  // since the last overflow or growth
+  bool exhausted_ = false;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAINER_LOSS_SCALER_H_
