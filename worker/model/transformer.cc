@@ -15,12 +15,18 @@ int LayerUnit(int layer) { return layer + 1; }
 // embedding: the embedding unit, where tied.
 HeadTensors MakeHeadTensors(const ModelConfig& config, absl::Span<const Tensor> head,
                             absl::Span<const Tensor> embedding) {
-  const bool is_llama = config.family == ModelFamily::kLlama;
   HeadTensors tensors;
-  tensors.norm.weight = head[is_llama ? kLlamaFinalNorm : kFinalNormWeight];
-  if (!is_llama) tensors.norm.bias = head[kFinalNormBias];
-  tensors.tokens = config.tie_word_embeddings ? EmbeddingTensors::FromUnit(embedding).tokens
-                                              : head[is_llama ? kLlamaHeadWeight : kGpt2HeadWeight];
+  const bool is_llama = config.family == ModelFamily::kLlama;
+  if (is_llama) {
+    tensors.norm = {head[kLlamaFinalNorm], Tensor()};
+  } else {
+    tensors.norm = {head[kFinalNormWeight], head[kFinalNormBias]};
+  }
+  if (config.tie_word_embeddings) {
+    tensors.tokens = EmbeddingTensors::FromUnit(embedding).tokens;
+  } else {
+    tensors.tokens = is_llama ? head[kLlamaHeadWeight] : head[kGpt2HeadWeight];
+  }
   return tensors;
 }
 

@@ -517,7 +517,9 @@ TEST_P(TransformerGradient, RecomputationChangesNoBitAndSavesMemory) {
       EXPECT_EQ(rig.Get(rig.activations->head.losses), plain.Get(plain.activations->head.losses));
       EXPECT_EQ(rig.Gradients(), gradients);
       // One layer that shares with nobody saves nothing.
-      if (plan.num_layers > 1) EXPECT_LT(rig.device->arena().usage().current_bytes, bytes);
+      if (plan.num_layers > 1) {
+        EXPECT_LT(rig.device->arena().usage().current_bytes, bytes);
+      }
     }
   }
 }
