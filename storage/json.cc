@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
@@ -122,7 +123,7 @@ class TreeBuilder : public JsonHandler {
       array->push_back(std::move(value));
     } else {
       std::get<JsonValue::Object>(open_.back().value)
-          .emplace_back(std::move(keys_.back()), std::move(value));
+          .push_back({std::move(keys_.back()), std::move(value)});
     }
     return absl::OkStatus();
   }
@@ -164,10 +165,10 @@ class Formatter {
     return absl::OkStatus();
   }
   absl::Status Member(const JsonValue& element) { return Value(element); }
-  absl::Status Member(const std::pair<std::string, JsonValue>& member) {
-    TESSERA_RETURN_IF_ERROR(Text(member.first));
+  absl::Status Member(const JsonMember& member) {
+    TESSERA_RETURN_IF_ERROR(Text(member.key));
     text_ += pretty_ ? ": " : ":";
-    return Value(member.second);
+    return Value(member.value);
   }
   template <typename Members>
   absl::Status Container(char open, const Members& members, char close) {

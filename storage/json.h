@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -45,10 +44,12 @@ bool IsUtf8(absl::string_view text);
 // Text of others for a message: quoted, escaped, and cut after 100 bytes.
 std::string QuotedForMessage(absl::string_view text);
 
+struct JsonMember;
+
 // A document as a tree. Objects keep the order of the text.
 struct JsonValue {
   using Array = std::vector<JsonValue>;
-  using Object = std::vector<std::pair<std::string, JsonValue>>;
+  using Object = std::vector<JsonMember>;
   // monostate is null; integers beyond int64_t are doubles.
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value;
 
@@ -59,6 +60,11 @@ struct JsonValue {
   }
   // The member of an object; null if it is none or lacks it.
   const JsonValue* Find(absl::string_view key) const;
+};
+
+struct JsonMember {
+  std::string key;
+  JsonValue value;
 };
 
 // ParseJson into a tree, of at most kMaxJsonDepth.
