@@ -108,7 +108,7 @@ double ReferenceLoss(const ModelConfig& config, const Weights& w, const std::vec
     const std::string p = "h." + std::to_string(l) + ".";
     auto normalized = [&](const std::string& name) {
       return Normalize(x, w.at(p + name + ".weight"), w.at(p + name + ".bias"),
-                       config.layer_norm_epsilon);
+                       config.norm_epsilon);
     };
     auto affine = [&](const Matrix& input, const std::string& name) {
       return Affine(input, w.at(p + name + ".weight"), w.at(p + name + ".bias"));
@@ -118,7 +118,7 @@ double ReferenceLoss(const ModelConfig& config, const Weights& w, const std::vec
     for (double& value : hidden) value = Gelu(value);
     add(affine(hidden, "mlp.c_proj"));
   }
-  x = Normalize(x, w.at("ln_f.weight"), w.at("ln_f.bias"), config.layer_norm_epsilon);
+  x = Normalize(x, w.at("ln_f.weight"), w.at("ln_f.bias"), config.norm_epsilon);
   double loss = 0;
   for (size_t r = 0; r < ids.size(); ++r) {
     if (targets[r] < 0) continue;

@@ -32,7 +32,7 @@ struct HeadActivations {
 // Used by one thread.
 class Head {
  public:
-  explicit Head(const ModelConfig& config) : norm_(config.layer_norm_epsilon) {}
+  explicit Head(const ModelConfig& config) : norm_(config.norm_epsilon) {}
 
   // activations.norm, logits = from input (M, C)
   absl::Status Forward(const Tensor& input, const HeadTensors& parameters,

@@ -53,7 +53,7 @@ struct BlockScratch {
 // Used by one thread.
 class TransformerBlock {
  public:
-  explicit TransformerBlock(const ModelConfig& config) : norm_(config.layer_norm_epsilon) {}
+  explicit TransformerBlock(const ModelConfig& config) : norm_(config.norm_epsilon) {}
 
   // activations.* = from input (M, C); the result is activations.output.
   absl::Status Forward(const AttentionShape& shape, const Tensor& input,

@@ -14,7 +14,7 @@ namespace tessera {
 enum class Initializer : uint8_t { kNormal, kZeros, kOnes };
 
 struct ParameterSpec {
-  std::string name;  // Hugging Face's, without "transformer."
+  std::string name;  // Hugging Face's; of GPT-2 without "transformer."
   Shape shape;       // whole, not a shard
   Initializer initializer = Initializer::kNormal;
   double standard_deviation = 0;  // of kNormal
@@ -42,12 +42,46 @@ enum Gpt2LayerParameter {
   kMlpProjectionWeight,  // (F, C)
   kMlpProjectionBias,
 };
-enum Gpt2HeadParameter { kFinalNormWeight, kFinalNormBias };
+enum Gpt2HeadParameter {
+  kFinalNormWeight,
+  kFinalNormBias,
+  kGpt2HeadWeight,  // (V, C), only if embeddings are not tied
+};
 
-// Units of GPT-2 in forward order: embedding, layer.0 .. layer.L-1, head; the head's matrix is the
-// token embedding. Initial values as Radford et al., "Language Models are Unsupervised Multitask
-// Learners", section 2.3: normal(0, initializer_range), residual projections divided by sqrt(2 L).
+// Order of a Llama unit's parameters. Matrices are (out, in), y = x W^T, as Hugging Face stores
+// them; H = head_size().
+enum LlamaEmbeddingParameter { kLlamaTokenEmbedding };
+enum LlamaLayerParameter {
+  kLlamaInputNorm,          // (C)
+  kLlamaQuery,              // (N*H, C)
+  kLlamaKey,                // (K*H, C)
+  kLlamaValue,              // (K*H, C)
+  kLlamaOutput,             // (C, N*H)
+  kLlamaPostAttentionNorm,  // (C)
+  kLlamaGate,               // (F, C)
+  kLlamaUp,                 // (F, C)
+  kLlamaDown,               // (C, F)
+  // Only with attention_bias.
+  kLlamaQueryBias,  // (N*H)
+  kLlamaKeyBias,    // (K*H)
+  kLlamaValueBias,  // (K*H)
+};
+enum LlamaHeadParameter {
+  kLlamaFinalNorm,
+  kLlamaHeadWeight,  // (V, C), only if embeddings are not tied
+};
+
+// Units of GPT-2 in forward order: embedding, layer.0 .. layer.L-1, head. Initial values as Radford
+// et al., "Language Models are Unsupervised Multitask Learners", section 2.3: normal(0,
+// initializer_range), residual projections divided by sqrt(2 L).
 std::vector<UnitSpec> Gpt2Units(const ModelConfig& config);
+
+// Units of Llama and Qwen2, in forward order as above. Initial values as transformers'
+// _init_weights: normal(0, initializer_range), norms 1, biases 0.
+std::vector<UnitSpec> LlamaUnits(const ModelConfig& config);
+
+// Those of the config's family.
+std::vector<UnitSpec> Units(const ModelConfig& config);
 
 }  // namespace tessera
 

@@ -108,7 +108,7 @@ ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
   config.intermediate_size =
       spec.has_intermediate_size() ? spec.intermediate_size() : 4 * config.hidden_size;
   if (spec.has_layer_norm_epsilon()) {
-    config.layer_norm_epsilon = static_cast<float>(spec.layer_norm_epsilon());
+    config.norm_epsilon = static_cast<float>(spec.layer_norm_epsilon());
   }
   if (spec.has_initializer_range()) config.initializer_range = spec.initializer_range();
   return config;

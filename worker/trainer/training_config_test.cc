@@ -28,7 +28,7 @@ TEST(TrainingConfig, DefaultsAreThoseOfTheSpec) {
   auto config = MakeTrainingConfig(Spec(), {});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->model.intermediate_size, 256);
-  EXPECT_EQ(config->model.layer_norm_epsilon, 1e-5f);
+  EXPECT_EQ(config->model.norm_epsilon, 1e-5f);
   EXPECT_EQ(config->model.initializer_range, 0.02);
   EXPECT_EQ(config->optimizer.beta1, 0.9);
   EXPECT_EQ(config->optimizer.beta2, 0.95);
