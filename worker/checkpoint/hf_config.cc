@@ -247,6 +247,7 @@ absl::Status ReadGpt2(KeyReader& keys, HfConfig& config) {
   }
   model.kv_heads = model.heads;
   const bool has_inner = keys.OptionalInt("n_inner", model.intermediate_size);
+  keys.Fixed(CommonFixedOptions());
   keys.Fixed(Gpt2FixedOptions());
   keys.RefuseUnknown();
   TESSERA_RETURN_IF_ERROR(keys.status());
@@ -305,6 +306,8 @@ absl::Status ReadLlama(KeyReader& keys, bool qwen2, HfConfig& config) {
   }
   TESSERA_RETURN_IF_ERROR(ReadRope(keys, model));
   ReadLayerTypes(keys);
+  keys.Fixed(CommonFixedOptions());
+  keys.Fixed(RotaryFixedOptions());
   keys.Fixed(qwen2 ? Qwen2FixedOptions() : LlamaFixedOptions());
   keys.RefuseUnknown();
   return keys.status();

@@ -6,16 +6,15 @@
 namespace tessera {
 namespace {
 
-// What any configuration class may have. A macro, since arrays cannot be joined otherwise.
-#define TESSERA_COMMON_FIXED_OPTIONS                                                           \
-  {"add_cross_attention", "false"}, {"auto_map", "null {}"}, {"chunk_size_feed_forward", "0"}, \
-      {"cross_attention_hidden_size", "null"}, {"is_encoder_decoder", "false"},                \
-      {"pruned_heads", "{} null"}, {"quantization_config", "null"}, {                          \
-    "tie_encoder_decoder", "false"                                                             \
-  }
+// What any configuration class may have.
+constexpr HfFixedOption kCommon[] = {
+    {"add_cross_attention", "false"}, {"auto_map", "null {}"},
+    {"chunk_size_feed_forward", "0"}, {"cross_attention_hidden_size", "null"},
+    {"is_encoder_decoder", "false"},  {"pruned_heads", "{} null"},
+    {"quantization_config", "null"},  {"tie_encoder_decoder", "false"},
+};
 
 constexpr HfFixedOption kGpt2[] = {
-    TESSERA_COMMON_FIXED_OPTIONS,
     {"activation_function", "\"gelu_new\" \"gelu_pytorch_tanh\""},  // two names of the tanh form
     {"architectures", "null [\"GPT2LMHeadModel\"] [\"GPT2Model\"]"},
     {"reorder_and_upcast_attn", "false"},
@@ -23,32 +22,27 @@ constexpr HfFixedOption kGpt2[] = {
     {"scale_attn_weights", "true"},
 };
 
-// Of both: linear biases beyond q, k, v; rotary embeddings of a part of the head or with
-// interleaved halves; attention that does not reach back to the first token.
-#define TESSERA_LLAMA_FIXED_OPTIONS                                                \
-  {"hidden_act", "\"silu\" \"swish\""}, {"mlp_bias", "false"},                     \
-      {"partial_rotary_factor", "1.0 1 null"}, {"rope_interleaved", "false null"}, \
-      {"use_mrope", "false"}, {                                                    \
-    "use_sliding_window", "false"                                                  \
-  }
+// Biases beyond q, k, v; rotary embeddings of a part of the head or with interleaved halves;
+// attention that does not reach back to the first token.
+constexpr HfFixedOption kRotary[] = {
+    {"hidden_act", "\"silu\" \"swish\""},
+    {"mlp_bias", "false"},
+    {"partial_rotary_factor", "1.0 1 null"},
+    {"rope_interleaved", "false null"},
+    {"use_mrope", "false"},
+    {"use_sliding_window", "false"},
+};
 
 constexpr HfFixedOption kLlama[] = {
-    TESSERA_COMMON_FIXED_OPTIONS,
-    TESSERA_LLAMA_FIXED_OPTIONS,
     {"architectures", "null [\"LlamaForCausalLM\"] [\"LlamaModel\"]"},
     {"attention_bias", "false"},  // would be of the output projection too
     {"sliding_window", "null"},
 };
 
 constexpr HfFixedOption kQwen2[] = {
-    TESSERA_COMMON_FIXED_OPTIONS,
-    TESSERA_LLAMA_FIXED_OPTIONS,
     {"architectures", "null [\"Qwen2ForCausalLM\"] [\"Qwen2Model\"]"},
     {"attention_bias", "true"},  // not read by transformers; the biases are always there
 };
-
-#undef TESSERA_COMMON_FIXED_OPTIONS
-#undef TESSERA_LLAMA_FIXED_OPTIONS
 
 // Sorted.
 constexpr absl::string_view kHarmless[] = {
@@ -136,6 +130,8 @@ constexpr absl::string_view kHarmless[] = {
 
 }  // namespace
 
+absl::Span<const HfFixedOption> CommonFixedOptions() { return kCommon; }
+absl::Span<const HfFixedOption> RotaryFixedOptions() { return kRotary; }
 absl::Span<const HfFixedOption> Gpt2FixedOptions() { return kGpt2; }
 absl::Span<const HfFixedOption> LlamaFixedOptions() { return kLlama; }
 absl::Span<const HfFixedOption> Qwen2FixedOptions() { return kQwen2; }

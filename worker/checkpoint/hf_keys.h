@@ -14,8 +14,10 @@ struct HfFixedOption {
   absl::string_view values;  // JSON texts with a space between
 };
 
+absl::Span<const HfFixedOption> CommonFixedOptions();  // of every model_type
 absl::Span<const HfFixedOption> Gpt2FixedOptions();
-absl::Span<const HfFixedOption> LlamaFixedOptions();  // of model_type llama
+absl::Span<const HfFixedOption> RotaryFixedOptions();  // of llama and qwen2
+absl::Span<const HfFixedOption> LlamaFixedOptions();   // of model_type llama alone
 absl::Span<const HfFixedOption> Qwen2FixedOptions();
 
 // Whether the key, in any family, has no influence on logits and gradients: metadata, text
