@@ -102,7 +102,7 @@ class KeyReader {
     }
   }
 
-  void Fail(absl::Status status) { status_.Update(status); }
+  void Fail(const absl::Status& status) { status_.Update(status); }
   const absl::Status& status() const { return status_; }
   std::string Name(absl::string_view key) const { return absl::StrCat(prefix_, key); }
 
