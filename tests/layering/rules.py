@@ -18,8 +18,8 @@ ANY_LEVELS = ("proto", "third_party", "docs", "deploy")
 
 # Of storage, only what does not hold tensors.
 KEY_VALUE = "storage/key_value*"
-# Of kernels, only element types and host memory.
-HOST_KERNELS = ("kernels/dtype*", "kernels/host_memory*", "kernels/pinned*")
+# Of kernels, only element types, host memory and the macros of Status.
+HOST_KERNELS = ("kernels/dtype*", "kernels/host_memory*", "kernels/pinned*", "kernels/status_macros*")
 # Messages without services; who may see the services is said by GRPC_UNITS.
 MESSAGES = ("proto/*.pb.h", "proto/rpc/*")
 # Operations by their contracts; the implementation of a backend is chosen where a process is put
@@ -55,7 +55,9 @@ ARROWS = {
     # Implements the interface through which model asks for weights.
     "worker/zero": _ENGINE + ("worker/comm/*", "worker/model/*"),
     "worker/offload": _ENGINE + ("worker/comm/*",),
-    "worker/checkpoint": _ENGINE + ("worker/comm/*",),
+    # Of model, only the plain values that say which parameters there are.
+    "worker/checkpoint": _ENGINE
+    + ("worker/comm/*", "worker/model/model_config.h", "worker/model/units.h"),
     "worker/pipeline_parallel": _ENGINE + ("worker/comm/*", "worker/model/*"),
     "worker/trainer": _ENGINE
     + tuple(
@@ -92,6 +94,7 @@ THIRD_PARTY = {
     "Highway": (r"hwy/", ("kernels", "worker/comm")),
     "Gloo": (r"gloo/", ("worker/comm",)),
     "OpenSSL": (r"openssl/", ("proto/rpc", "proto/daemon")),
+    "nlohmann-json": (r"nlohmann/", ("storage",)),
     "yaml-cpp": (r"yaml-cpp/", ("cli",)),
     "CLI11": (r"CLI/", ("cli",)),
     "prometheus-cpp": (r"prometheus/", ("coordinator", "worker/service", "worker")),

@@ -3,7 +3,7 @@
 # docs/dependencies.md says why these libraries and not others.
 
 # One package a line: name | who needs it | how to tell on another system | reason.
-#   who:  build, demo, test, lint (build is needed by all of them but lint's parts)
+#   who:  build, demo, test, lint, fuzz (build is needed by all of them but lint's parts)
 #   tell: cmd:NAME in PATH; inc:HEADER in an include folder; lib:NAME that g++ can link;
 #         py:MODULE that /usr/bin/python3 can import
 package_table() {
@@ -27,6 +27,7 @@ libgloo-dev              | build | inc:gloo/context.h                | buffers o
 prometheus-cpp-dev       | build | inc:prometheus/registry.h         | metrics
 libcivetweb-dev          | build | inc:civetweb.h                    | serves the metrics
 libyaml-cpp-dev          | build | inc:yaml-cpp/yaml.h               | job files
+nlohmann-json3-dev       | build | inc:nlohmann/json.hpp             | JSON of other people's files
 libcli11-dev             | build | inc:CLI/CLI.hpp                   | command line of tessera
 libgtest-dev             | build | inc:gtest/gtest.h                 | tests (GoogleTest)
 libgmock-dev             | build | inc:gmock/gmock.h                 | tests (matchers)
@@ -36,6 +37,8 @@ iproute2                 | test  | cmd:ip                            | network n
 openssl                  | test  | cmd:openssl                       | makes certificates for the TLS tests
 python3-torch            | test  | py:torch                          | independent reference of the training step
 python3-yaml             | test  | py:yaml                           | reads the deployment manifests
+clang-16                 | fuzz  | cmd:clang++-16                    | libFuzzer's instrumentation
+libclang-rt-16-dev       | fuzz  | inc:../lib/llvm-16/lib/clang/16/lib/linux/libclang_rt.fuzzer-x86_64.a | libFuzzer and address sanitizer
 clang-format             | lint  | cmd:clang-format                  | layout of C++ sources
 clang-tidy-16            | lint  | cmd:clang-tidy-16                 | static analysis (14 fails on <ranges>)
 libomp-16-dev            | lint  | inc:../lib/llvm-16/lib/clang/16/include/omp.h | omp.h as clang reads it; only for clang-tidy

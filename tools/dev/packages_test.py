@@ -102,7 +102,7 @@ class PackagesTest(unittest.TestCase):
         script = """
 . "$HERE/messages.sh"
 . "$HERE/packages.sh"
-for name in $(package_names build demo test lint); do
+for name in $(package_names build demo test lint fuzz); do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || continue
   tell_present "$(package_field "$name" 3)" || echo "$name"
 done

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/rpc/field_error.h"
-#include "worker/data/mapped_file.h"
+#include "storage/mapped_file.h"
 #include "worker/data/token_format.h"
 
 namespace tessera {
@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenTokenSource(const std::string& 
   if (!file.ok()) {
     return FieldError(file.status().code(), field, path, file.status().message());
   }
+  if (file->bytes().empty()) return InvalidField(field, path, "is empty");
   absl::StatusOr<TokenLayout> layout = ParseTokenLayout(format, file->bytes());
   if (!layout.ok()) return InvalidField(field, path, layout.status().message());
   if (layout->num_tokens < min_tokens) {

@@ -1,6 +1,6 @@
 // A file mapped for reading.
-#ifndef TESSERA_WORKER_DATA_MAPPED_FILE_H_
-#define TESSERA_WORKER_DATA_MAPPED_FILE_H_
+#ifndef TESSERA_STORAGE_MAPPED_FILE_H_
+#define TESSERA_STORAGE_MAPPED_FILE_H_
 
 #include <cstdint>
 #include <string>
@@ -14,8 +14,8 @@ namespace tessera {
 // it is mapped ends this process (SIGBUS), as with any mapped file: replace data files by renaming.
 class MappedFile {
  public:
-  // Regular files only. NOT_FOUND; INVALID_ARGUMENT for a folder, device or empty file;
-  // PERMISSION_DENIED; UNAVAILABLE for other errors of the system.
+  // Regular files only, empty ones too. NOT_FOUND; INVALID_ARGUMENT for a folder or device;
+  // PERMISSION_DENIED; UNAVAILABLE for other errors of the system. Messages lack the path.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
@@ -32,4 +32,4 @@ class MappedFile {
 
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_DATA_MAPPED_FILE_H_
+#endif  // TESSERA_STORAGE_MAPPED_FILE_H_

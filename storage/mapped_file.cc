@@ -1,4 +1,4 @@
-#include "worker/data/mapped_file.h"
+#include "storage/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -38,9 +38,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     status = FromErrno(errno);
   } else if (!S_ISREG(info.st_mode)) {
     status = absl::InvalidArgumentError("is not a regular file");
-  } else if (info.st_size == 0) {
-    status = absl::InvalidArgumentError("is empty");
-  } else {
+  } else if (info.st_size > 0) {  // nothing can be mapped of an empty file
     data = mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) status = FromErrno(errno);
   }
