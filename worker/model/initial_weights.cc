@@ -1,9 +1,12 @@
 #include "worker/model/initial_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <string>
+
+#include "kernels/philox.h"
 
 namespace tessera {
 namespace {
@@ -18,10 +21,7 @@ uint64_t Fnv1a(const std::string& text) {
 double OpenUniform(uint32_t bits) { return (static_cast<double>(bits) + 1.0) * 0x1p-32; }
 
 std::array<double, 4> Normals(uint64_t block, uint64_t name_hash, uint64_t seed) {
-  const std::array<uint32_t, 4> bits =
-      Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-              static_cast<uint32_t>(name_hash), static_cast<uint32_t>(name_hash >> 32)},
-             {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const std::array<uint32_t, 4> bits = PhiloxBlock(seed, name_hash, block);
   std::array<double, 4> normals;
   for (int pair = 0; pair < 2; ++pair) {
     const double radius = std::sqrt(-2.0 * std::log(OpenUniform(bits[2 * pair])));
@@ -33,20 +33,6 @@ std::array<double, 4> Normals(uint64_t block, uint64_t name_hash, uint64_t seed)
 }
 
 }  // namespace
-
-std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];
-    const uint64_t product1 = uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<uint32_t>(product0)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
-  }
-  return counter;
-}
 
 void FillInitialValues(const ParameterSpec& parameter, uint64_t seed, int64_t begin,
                        absl::Span<float> values) {

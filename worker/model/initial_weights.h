@@ -3,16 +3,12 @@
 #ifndef TESSERA_WORKER_MODEL_INITIAL_WEIGHTS_H_
 #define TESSERA_WORKER_MODEL_INITIAL_WEIGHTS_H_
 
-#include <array>
 #include <cstdint>
 
 #include "absl/types/span.h"
 #include "worker/model/units.h"
 
 namespace tessera {
-
-// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
-std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // values[j] = initial value of element begin + j. Normal values: Box-Muller in fp64 over Philox of
 // counter (index / 4, FNV-1a hash of the name), key seed; rounded once to fp32.

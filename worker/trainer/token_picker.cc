@@ -5,17 +5,14 @@
 #include <numeric>
 #include <vector>
 
-#include "worker/model/initial_weights.h"
+#include "kernels/philox.h"
 
 namespace tessera {
 namespace {
 
 // Uniform in [0, 1).
 double Uniform(uint64_t seed, int64_t position) {
-  const auto bits = Philox({static_cast<uint32_t>(position),
-                            static_cast<uint32_t>(static_cast<uint64_t>(position) >> 32), 0, 0},
-                           {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  return static_cast<double>(bits[0]) * 0x1p-32;
+  return static_cast<double>(PhiloxBlock(seed, 0, position)[0]) * 0x1p-32;
 }
 
 }  // namespace
