@@ -10,10 +10,16 @@ absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor
   const Shape shape{parameter.num_elements()};
   ArgumentChecks checks("adamw", stream);
   checks.Dense("parameter", parameter, DType::kFloat32, shape)
-      .Dense("gradient", gradient, DType::kFloat32, shape)
+      .Floating("gradient", gradient)
+      .Dense("gradient", gradient, gradient.dtype(), shape)
       .Dense("exp_avg", exp_avg, DType::kFloat32, shape)
       .Dense("exp_avg_sq", exp_avg_sq, DType::kFloat32, shape)
       .That(options.step >= 1, "step must be at least 1");
+  if (const Tensor& low = options.low_precision_parameter; !low.is_null()) {
+    checks.Floating("low_precision_parameter", low)
+        .Dense("low_precision_parameter", low, low.dtype(), shape)
+        .That(low.dtype() != DType::kFloat32, "low_precision_parameter must not be float32");
+  }
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::AdamW(parameter, gradient, exp_avg, exp_avg_sq, options, cpu::NumThreads(stream));

@@ -20,6 +20,8 @@ struct AdamWOptions {
   double weight_decay = 0;
   int64_t step = 1;           // t, from 1
   double gradient_scale = 1;  // factor of the gradient: the clipping coefficient
+  // (n) bf16 or fp16, contiguous: = parameter, rounded to nearest even. Null: none.
+  Tensor low_precision_parameter;
 };
 
 // With g = gradient_scale * gradient:
@@ -27,8 +29,9 @@ struct AdamWOptions {
 //   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * g^2
 //   parameter = (1 - learning_rate * weight_decay) * parameter
 //       - learning_rate * (exp_avg / (1 - beta1^t)) / (sqrt(exp_avg_sq / (1 - beta2^t)) + epsilon)
-// All (n), fp32, contiguous; gradient is only read. Element-wise, so a shard updates to the same
-// bits as the whole. INVALID_ARGUMENT: shapes, dtypes or step < 1; UNIMPLEMENTED: no such backend.
+// All (n), contiguous, fp32, but gradient may be bf16 or fp16; it is only read. Element-wise, so a
+// shard updates to the same bits as the whole. INVALID_ARGUMENT: shapes, dtypes or step < 1;
+// UNIMPLEMENTED: no such backend.
 absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor& exp_avg,
                    const Tensor& exp_avg_sq, const AdamWOptions& options, Stream& stream);
 

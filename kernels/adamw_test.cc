@@ -10,7 +10,11 @@ class AdamWTest : public KernelTest {};
 // Against algorithm 2 in fp64, restarted from the kernel's own state each step: one step has about
 // ten roundings of an update of size learning_rate, and two of the parameter.
 TEST_P(AdamWTest, FiveStepsAgainstFp64) {
-  for (const int64_t n : {1, 7, 1000, 20011}) {
+  for (const auto& [n, dtype] : {std::pair{1, DType::kFloat32},
+                                 {7, DType::kBFloat16},
+                                 {1000, DType::kFloat16},
+                                 {20011, DType::kFloat32},
+                                 {20011, DType::kBFloat16}}) {
     const Tensor parameter = Put(Random(n), {n}), exp_avg = Put(std::vector<float>(n), {n});
     const Tensor exp_avg_sq = Put(std::vector<float>(n), {n});
     AdamWOptions options;
@@ -22,9 +26,9 @@ TEST_P(AdamWTest, FiveStepsAgainstFp64) {
     options.gradient_scale = 0.25;
     for (options.step = 1; options.step <= 5; ++options.step) {
       const std::vector<float> p = Get(parameter), m = Get(exp_avg), v = Get(exp_avg_sq);
-      const std::vector<float> gradient = Random(n);
+      const std::vector<float> gradient = RandomOf(dtype, n);
       ASSERT_TRUE(
-          AdamW(parameter, Put(gradient, {n}), exp_avg, exp_avg_sq, options, *stream_).ok());
+          AdamW(parameter, Put(gradient, {n}, dtype), exp_avg, exp_avg_sq, options, *stream_).ok());
       const std::vector<float> p2 = Get(parameter), m2 = Get(exp_avg), v2 = Get(exp_avg_sq);
       for (int64_t i = 0; i < n; ++i) {
         const double g = 0.25 * gradient[i];
@@ -37,6 +41,22 @@ TEST_P(AdamWTest, FiveStepsAgainstFp64) {
         ASSERT_NEAR(p2[i], new_p, 3 * kUnitRoundoff * std::abs(p[i]) + 20 * kUnitRoundoff * 0.05);
       }
     }
+  }
+}
+
+TEST_P(AdamWTest, WritesTheRoundedParameter) {
+  const int64_t n = 20011;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    const Tensor parameter = Put(Random(n), {n}), zero = Put(std::vector<float>(n), {n});
+    AdamWOptions options;
+    options.learning_rate = 0.01;
+    options.low_precision_parameter = New({n}, dtype);
+    ASSERT_TRUE(AdamW(parameter, Put(Random(n), {n}), zero, Put(std::vector<float>(n), {n}),
+                      options, *stream_)
+                    .ok());
+    std::vector<float> rounded = Get(parameter);
+    for (float& value : rounded) value = RoundTo(dtype, value);
+    EXPECT_EQ(Get(options.low_precision_parameter), rounded) << DTypeName(dtype);
   }
 }
 
@@ -64,6 +84,11 @@ TEST_P(AdamWTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(AdamW(a, New({5}), a, a, {}, *stream_).code(), absl::StatusCode::kInvalidArgument);
   AdamWOptions options;
   options.step = 0;
+  EXPECT_EQ(AdamW(a, a, a, a, options, *stream_).code(), absl::StatusCode::kInvalidArgument);
+  options.step = 1;
+  options.low_precision_parameter = New({4});
+  EXPECT_EQ(AdamW(a, a, a, a, options, *stream_).code(), absl::StatusCode::kInvalidArgument);
+  options.low_precision_parameter = New({5}, DType::kBFloat16);
   EXPECT_EQ(AdamW(a, a, a, a, options, *stream_).code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -28,6 +28,20 @@ ArgumentChecks& ArgumentChecks::Dense(absl::string_view name, const Tensor& tens
   return *this;
 }
 
+ArgumentChecks& ArgumentChecks::Floating(absl::string_view name, const Tensor& tensor) {
+  if (status_.ok() && !IsFloating(tensor.dtype())) {
+    status_ =
+        absl::InvalidArgumentError(absl::StrCat(operation_, ": ", name, " is ", tensor.ToString(),
+                                                ", not of dtype float32, bfloat16 or float16"));
+  }
+  return *this;
+}
+
+ArgumentChecks& ArgumentChecks::Accumulated(absl::string_view name, const Tensor& tensor,
+                                            DType dtype, Shape shape) {
+  return Dense(name, tensor, tensor.dtype() == DType::kFloat32 ? DType::kFloat32 : dtype, shape);
+}
+
 ArgumentChecks& ArgumentChecks::That(bool condition, absl::string_view message) {
   if (status_.ok() && !condition) {
     status_ = absl::InvalidArgumentError(absl::StrCat(operation_, ": ", message));

@@ -20,6 +20,11 @@ class ArgumentChecks {
   ArgumentChecks& Rows(absl::string_view name, const Tensor& tensor, DType dtype, Shape shape);
   // As Rows, and contiguous.
   ArgumentChecks& Dense(absl::string_view name, const Tensor& tensor, DType dtype, Shape shape);
+  // The tensor's dtype is fp32, bf16 or fp16.
+  ArgumentChecks& Floating(absl::string_view name, const Tensor& tensor);
+  // As Dense, for an output that is added to: its dtype is `dtype` or fp32.
+  ArgumentChecks& Accumulated(absl::string_view name, const Tensor& tensor, DType dtype,
+                              Shape shape);
   ArgumentChecks& That(bool condition, absl::string_view message);
   const absl::Status& status() const { return status_; }
 

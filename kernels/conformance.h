@@ -15,11 +15,46 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/device.h"
+#include "kernels/float16.h"
 
 namespace tessera {
 
 // Half the distance from 1 to the next fp32: the largest relative error of one rounding.
 inline constexpr double kUnitRoundoff = 0x1p-24;
+
+inline constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+// Element types of operands and of what is added up from them.
+struct Accumulation {
+  DType operands, sums;
+};
+inline constexpr Accumulation kAccumulations[] = {{DType::kFloat32, DType::kFloat32},
+                                                  {DType::kBFloat16, DType::kBFloat16},
+                                                  {DType::kBFloat16, DType::kFloat32},
+                                                  {DType::kFloat16, DType::kFloat16},
+                                                  {DType::kFloat16, DType::kFloat32}};
+
+// Largest relative error of rounding to dtype: half the distance from 1 to the next element.
+inline double UnitRoundoff(DType dtype) {
+  return dtype == DType::kFloat32 ? 0x1p-24 : dtype == DType::kBFloat16 ? 0x1p-8 : 0x1p-11;
+}
+
+// Largest error of storing `value`, which fp32 arithmetic computed, as an element of dtype: one
+// rounding; fp32 arithmetic's own is counted elsewhere. fp16's subnormals are 2^-24 apart.
+inline double StoreError(DType dtype, double value) {
+  if (dtype == DType::kFloat32) return 0;
+  return UnitRoundoff(dtype) * std::abs(value) + (dtype == DType::kFloat16 ? 0x1p-25 : 0);
+}
+
+inline float RoundTo(DType dtype, float value) {
+  BFloat16 bf16;
+  Float16 fp16;
+  FromFloat(value, &bf16);
+  FromFloat(value, &fp16);
+  return dtype == DType::kFloat32    ? value
+         : dtype == DType::kBFloat16 ? ToFloat(bf16)
+                                     : ToFloat(fp16);
+}
 
 struct Backend {
   std::string name;
@@ -56,19 +91,46 @@ class KernelRig {
     EXPECT_EQ(static_cast<int64_t>(values.size()), shape.num_elements());
     return Put(values.data(), shape, DType::kFloat32);
   }
+  // Rounded to dtype.
+  Tensor Put(const std::vector<float>& values, Shape shape, DType dtype) {
+    if (dtype == DType::kFloat32) return Put(values, shape);
+    std::vector<uint16_t> bits(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      BFloat16 bf16;
+      Float16 fp16;
+      FromFloat(values[i], &bf16);
+      FromFloat(values[i], &fp16);
+      bits[i] = dtype == DType::kBFloat16 ? bf16.bits : fp16.bits;
+    }
+    return Put(bits.data(), shape, dtype);
+  }
   Tensor PutIds(const std::vector<int32_t>& values, Shape shape) {
     return Put(values.data(), shape, DType::kInt32);
   }
+  // Of any floating dtype.
   std::vector<float> Get(const Tensor& tensor) {
     std::vector<float> values(tensor.num_elements());
-    EXPECT_TRUE(device_->CopyOut(tensor, values.data(), tensor.size_bytes(), *stream_).ok());
+    std::vector<uint16_t> bits(tensor.num_elements());
+    const bool wide = tensor.dtype() == DType::kFloat32;
+    void* host = wide ? static_cast<void*>(values.data()) : bits.data();
+    EXPECT_TRUE(device_->CopyOut(tensor, host, tensor.size_bytes(), *stream_).ok());
     EXPECT_TRUE(stream_->Synchronize().ok());
+    for (size_t i = 0; i < bits.size() && !wide; ++i) {
+      values[i] = tensor.dtype() == DType::kBFloat16 ? ToFloat(BFloat16{bits[i]})
+                                                     : ToFloat(Float16{bits[i]});
+    }
     return values;
   }
   std::vector<float> Random(int64_t count, double scale = 1, double offset = 0) {
     std::normal_distribution<double> normal(offset, scale);
     std::vector<float> values(count);
     for (float& value : values) value = static_cast<float>(normal(random_));
+    return values;
+  }
+  // Elements of dtype.
+  std::vector<float> RandomOf(DType dtype, int64_t count, double scale = 1, double offset = 0) {
+    std::vector<float> values = Random(count, scale, offset);
+    for (float& value : values) value = RoundTo(dtype, value);
     return values;
   }
   std::vector<int32_t> RandomIds(int64_t count, int32_t low, int32_t high) {

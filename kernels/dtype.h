@@ -25,6 +25,11 @@ constexpr int64_t DTypeSizeBytes(DType dtype) {
   return 0;
 }
 
+// An element type of activations, weights and gradients.
+constexpr bool IsFloating(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
+
 // "float32", "bfloat16", ... as PyTorch spells them.
 constexpr const char* DTypeName(DType dtype) {
   switch (dtype) {

@@ -7,9 +7,10 @@ namespace tessera {
 
 absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& output, Stream& stream) {
   ArgumentChecks checks("add", stream);
-  checks.Dense("a", a, DType::kFloat32, a.shape())
-      .Dense("b", b, DType::kFloat32, a.shape())
-      .Dense("output", output, DType::kFloat32, a.shape());
+  checks.Floating("a", a)
+      .Dense("a", a, a.dtype(), a.shape())
+      .Dense("b", b, a.dtype(), a.shape())
+      .Dense("output", output, a.dtype(), a.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::Add(a, b, output, cpu::NumThreads(stream));
@@ -19,7 +20,7 @@ absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& output, Stream&
 
 absl::Status Scale(const Tensor& tensor, float factor, Stream& stream) {
   ArgumentChecks checks("scale", stream);
-  checks.Dense("tensor", tensor, DType::kFloat32, tensor.shape());
+  checks.Floating("tensor", tensor).Dense("tensor", tensor, tensor.dtype(), tensor.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::Scale(tensor, factor, cpu::NumThreads(stream));

@@ -1,4 +1,5 @@
-// Sums and products element by element. fp32, contiguous, equal shapes.
+// Sums and products element by element. One element type (fp32, bf16, fp16), contiguous, equal
+// shapes; one rounding each.
 #ifndef TESSERA_KERNELS_ELEMENTWISE_H_
 #define TESSERA_KERNELS_ELEMENTWISE_H_
 

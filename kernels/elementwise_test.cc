@@ -9,14 +9,18 @@ class ElementwiseTest : public KernelTest {};
 
 // One rounding each: exact.
 TEST_P(ElementwiseTest, AddAndScale) {
-  for (const int64_t n : {1, 9, 20000}) {
-    std::vector<float> a = Random(n);
-    const std::vector<float> b = Random(n);
-    const Tensor sum = Put(a, {n});  // in place
-    ASSERT_TRUE(Add(sum, Put(b, {n}), sum, *stream_).ok());
-    ASSERT_TRUE(Scale(sum, 0.3f, *stream_).ok());
-    for (int64_t i = 0; i < n; ++i) a[i] = (a[i] + b[i]) * 0.3f;
-    EXPECT_EQ(Get(sum), a);
+  for (const DType dtype : kFloatTypes) {
+    for (const int64_t n : {1, 9, 20000}) {
+      std::vector<float> a = RandomOf(dtype, n);
+      const std::vector<float> b = RandomOf(dtype, n);
+      const Tensor sum = Put(a, {n}, dtype);  // in place
+      ASSERT_TRUE(Add(sum, Put(b, {n}, dtype), sum, *stream_).ok());
+      ASSERT_TRUE(Scale(sum, 0.3f, *stream_).ok());
+      for (int64_t i = 0; i < n; ++i) {
+        a[i] = RoundTo(dtype, RoundTo(dtype, a[i] + b[i]) * 0.3f);
+      }
+      EXPECT_EQ(Get(sum), a) << DTypeName(dtype);
+    }
   }
 }
 

@@ -6,8 +6,19 @@
 namespace tessera {
 namespace {
 
-absl::Status CheckEmbedding(absl::string_view operation, const Tensor& ids, const Tensor& tokens,
-                            const Tensor& positions, const Tensor& rows, Stream& stream) {
+void CheckTable(absl::string_view name, const Tensor& table, DType dtype, bool gradients,
+                Shape shape, ArgumentChecks& checks) {
+  if (gradients) {
+    checks.Accumulated(name, table, dtype, shape);
+  } else {
+    checks.Dense(name, table, dtype, shape);
+  }
+}
+
+// gradients: the tables are gradients that are added to.
+absl::Status CheckEmbedding(absl::string_view operation, bool gradients, const Tensor& ids,
+                            const Tensor& tokens, const Tensor& positions, const Tensor& rows,
+                            Stream& stream) {
   ArgumentChecks checks(operation, stream);
   checks.That(ids.shape().num_dims() == 2 && tokens.shape().num_dims() == 2,
               "ids and token table must have two dims");
@@ -15,12 +26,14 @@ absl::Status CheckEmbedding(absl::string_view operation, const Tensor& ids, cons
   const int64_t batch = ids.shape().dim(0), time = ids.shape().dim(1);
   const int64_t vocab = tokens.shape().dim(0), channels = tokens.shape().dim(1);
   checks.Dense("ids", ids, DType::kInt32, {batch, time})
-      .Dense("token table", tokens, DType::kFloat32, {vocab, channels})
-      .Dense("activations", rows, DType::kFloat32, {batch * time, channels});
+      .Floating("activations", rows)
+      .Dense("activations", rows, rows.dtype(), {batch * time, channels});
+  CheckTable("token table", tokens, rows.dtype(), gradients, {vocab, channels}, checks);
   if (!positions.is_null()) {
     const int64_t num_positions = positions.shape().num_rows();
-    checks.Dense("position table", positions, DType::kFloat32, {num_positions, channels})
-        .That(num_positions >= time, "more tokens in a sequence than rows in the position table");
+    CheckTable("position table", positions, rows.dtype(), gradients, {num_positions, channels},
+               checks);
+    checks.That(num_positions >= time, "more tokens in a sequence than rows in the position table");
   }
   return checks.status();
 }
@@ -30,7 +43,7 @@ absl::Status CheckEmbedding(absl::string_view operation, const Tensor& ids, cons
 absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
                               const Tensor& position_table, const Tensor& output, Stream& stream) {
   absl::Status status =
-      CheckEmbedding("embedding_forward", ids, token_table, position_table, output, stream);
+      CheckEmbedding("embedding_forward", false, ids, token_table, position_table, output, stream);
   if (!status.ok()) return status;
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::EmbeddingForward(ids, token_table, position_table, output, cpu::NumThreads(stream));
@@ -41,8 +54,8 @@ absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
 absl::Status EmbeddingBackward(const Tensor& ids, const Tensor& d_output,
                                const Tensor& d_token_table, const Tensor& d_position_table,
                                Stream& stream) {
-  absl::Status status =
-      CheckEmbedding("embedding_backward", ids, d_token_table, d_position_table, d_output, stream);
+  absl::Status status = CheckEmbedding("embedding_backward", true, ids, d_token_table,
+                                       d_position_table, d_output, stream);
   if (!status.ok()) return status;
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::EmbeddingBackward(ids, d_output, d_token_table, d_position_table,

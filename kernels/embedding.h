@@ -1,7 +1,8 @@
 // Token and position embedding.
 //
 // Legend: B sequences of T tokens, V rows of the token table, P >= T rows of the position table,
-// C channels. Tables, activations and gradients fp32, ids int32; all contiguous.
+// C channels. Tables and activations of one element type S (fp32, bf16, fp16), gradients of tables
+// S or fp32, ids int32; all contiguous.
 #ifndef TESSERA_KERNELS_EMBEDDING_H_
 #define TESSERA_KERNELS_EMBEDDING_H_
 
@@ -18,7 +19,8 @@ absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
                               const Tensor& position_table, const Tensor& output, Stream& stream);
 
 // d_token_table (V, C) += rows of d_output (B*T, C) with that id, in ascending order of rows;
-// d_position_table (P, C) += rows of that position, in ascending order; null for none.
+// d_position_table (P, C) += rows of that position, in ascending order; null for none. Sums are
+// fp32 and are rounded once a call.
 // Errors as EmbeddingForward.
 absl::Status EmbeddingBackward(const Tensor& ids, const Tensor& d_output,
                                const Tensor& d_token_table, const Tensor& d_position_table,

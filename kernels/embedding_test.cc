@@ -14,49 +14,60 @@ constexpr Sizes kSizes[] = {{1, 1, 2, 1, 1}, {3, 37, 257, 41, 24}, {2, 5, 11, 5,
 
 // One addition per element: correctly rounded, so compared exactly.
 TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
-  for (const Sizes& s : kSizes) {
-    const std::vector<float> tokens = Random(s.vocab * s.channels);
-    const std::vector<float> positions = Random(s.positions * s.channels);
-    const std::vector<int32_t> ids = RandomIds(s.batch * s.time, 0, s.vocab - 1);
-    for (const bool with_positions : {true, false}) {
-      const Tensor output = New({s.batch * s.time, s.channels});
-      ASSERT_TRUE(
-          EmbeddingForward(PutIds(ids, {s.batch, s.time}), Put(tokens, {s.vocab, s.channels}),
-                           with_positions ? Put(positions, {s.positions, s.channels}) : Tensor(),
-                           output, *stream_)
-              .ok());
-      const std::vector<float> result = Get(output);
-      for (int64_t i = 0; i < s.batch * s.time; ++i) {
-        for (int64_t c = 0; c < s.channels; ++c) {
-          const float position = with_positions ? positions[i % s.time * s.channels + c] : 0;
-          ASSERT_EQ(result[i * s.channels + c], tokens[ids[i] * s.channels + c] + position);
+  for (const DType dtype : kFloatTypes) {
+    for (const Sizes& s : kSizes) {
+      const std::vector<float> tokens = RandomOf(dtype, s.vocab * s.channels);
+      const std::vector<float> positions = RandomOf(dtype, s.positions * s.channels);
+      const std::vector<int32_t> ids = RandomIds(s.batch * s.time, 0, s.vocab - 1);
+      for (const bool with_positions : {true, false}) {
+        const Tensor output = New({s.batch * s.time, s.channels}, dtype);
+        ASSERT_TRUE(
+            EmbeddingForward(
+                PutIds(ids, {s.batch, s.time}), Put(tokens, {s.vocab, s.channels}, dtype),
+                with_positions ? Put(positions, {s.positions, s.channels}, dtype) : Tensor(),
+                output, *stream_)
+                .ok());
+        const std::vector<float> result = Get(output);
+        for (int64_t i = 0; i < s.batch * s.time; ++i) {
+          for (int64_t c = 0; c < s.channels; ++c) {
+            const float position = with_positions ? positions[i % s.time * s.channels + c] : 0;
+            ASSERT_EQ(result[i * s.channels + c],
+                      RoundTo(dtype, tokens[ids[i] * s.channels + c] + position));
+          }
         }
       }
     }
   }
 }
 
-// Sums in the stated order: the reference adds the same fp32 values in that order, exactly.
+// Sums in the stated order: the reference adds the same fp32 values in that order, and rounds at
+// the end, exactly.
 TEST_P(EmbeddingTest, BackwardAddsRowsInOrder) {
-  for (const Sizes& s : kSizes) {
-    std::vector<float> tokens = Random(s.vocab * s.channels);
-    std::vector<float> positions = Random(s.positions * s.channels);
-    const std::vector<float> gradient = Random(s.batch * s.time * s.channels);
-    const std::vector<int32_t> ids = RandomIds(s.batch * s.time, 0, s.vocab - 1);
-    const Tensor d_tokens = Put(tokens, {s.vocab, s.channels});
-    const Tensor d_positions = Put(positions, {s.positions, s.channels});
-    ASSERT_TRUE(EmbeddingBackward(PutIds(ids, {s.batch, s.time}),
-                                  Put(gradient, {s.batch * s.time, s.channels}), d_tokens,
-                                  d_positions, *stream_)
-                    .ok());
-    for (int64_t i = 0; i < s.batch * s.time; ++i) {
-      for (int64_t c = 0; c < s.channels; ++c) {
-        tokens[ids[i] * s.channels + c] += gradient[i * s.channels + c];
-        positions[i % s.time * s.channels + c] += gradient[i * s.channels + c];
+  for (const auto& [dtype, sums] : kAccumulations) {
+    for (const Sizes& s : kSizes) {
+      std::vector<float> tokens = RandomOf(sums, s.vocab * s.channels);
+      std::vector<float> positions = RandomOf(sums, s.positions * s.channels);
+      const std::vector<float> gradient = RandomOf(dtype, s.batch * s.time * s.channels);
+      // Few ids, so that many rows share one.
+      const std::vector<int32_t> ids =
+          RandomIds(s.batch * s.time, 0, std::min<int>(s.vocab, 9) - 1);
+      const Tensor d_tokens = Put(tokens, {s.vocab, s.channels}, sums);
+      const Tensor d_positions = Put(positions, {s.positions, s.channels}, sums);
+      ASSERT_TRUE(EmbeddingBackward(PutIds(ids, {s.batch, s.time}),
+                                    Put(gradient, {s.batch * s.time, s.channels}, dtype), d_tokens,
+                                    d_positions, *stream_)
+                      .ok());
+      for (int64_t i = 0; i < s.batch * s.time; ++i) {
+        for (int64_t c = 0; c < s.channels; ++c) {
+          tokens[ids[i] * s.channels + c] += gradient[i * s.channels + c];
+          positions[i % s.time * s.channels + c] += gradient[i * s.channels + c];
+        }
       }
+      for (float& value : tokens) value = RoundTo(sums, value);
+      for (float& value : positions) value = RoundTo(sums, value);
+      EXPECT_EQ(Get(d_tokens), tokens);
+      EXPECT_EQ(Get(d_positions), positions);
     }
-    EXPECT_EQ(Get(d_tokens), tokens);
-    EXPECT_EQ(Get(d_positions), positions);
   }
 }
 

@@ -7,8 +7,9 @@ namespace tessera {
 
 absl::Status GeluForward(const Tensor& input, const Tensor& output, Stream& stream) {
   ArgumentChecks checks("gelu_forward", stream);
-  checks.Dense("input", input, DType::kFloat32, input.shape())
-      .Dense("output", output, DType::kFloat32, input.shape());
+  checks.Floating("input", input)
+      .Dense("input", input, input.dtype(), input.shape())
+      .Dense("output", output, input.dtype(), input.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::GeluForward(input, output, cpu::NumThreads(stream));
@@ -19,9 +20,10 @@ absl::Status GeluForward(const Tensor& input, const Tensor& output, Stream& stre
 absl::Status GeluBackward(const Tensor& input, const Tensor& d_output, const Tensor& d_input,
                           Stream& stream) {
   ArgumentChecks checks("gelu_backward", stream);
-  checks.Dense("input", input, DType::kFloat32, input.shape())
-      .Dense("d_output", d_output, DType::kFloat32, input.shape())
-      .Dense("d_input", d_input, DType::kFloat32, input.shape());
+  checks.Floating("input", input)
+      .Dense("input", input, input.dtype(), input.shape())
+      .Dense("d_output", d_output, input.dtype(), input.shape())
+      .Dense("d_input", d_input, input.dtype(), input.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::GeluBackward(input, d_output, d_input, cpu::NumThreads(stream));

@@ -1,6 +1,6 @@
 // GELU in its tanh form (Hendrycks and Gimpel, arXiv 1606.08415, section 2; GPT-2's "gelu_new"):
 //   y = x / 2 * (1 + tanh(u)) = x / (1 + exp(-2u)),  u = sqrt(2 / pi) * (x + 0.044715 x^3).
-// fp32, contiguous, any shape.
+// One element type S (fp32, bf16, fp16), contiguous, any shape.
 #ifndef TESSERA_KERNELS_GELU_H_
 #define TESSERA_KERNELS_GELU_H_
 

@@ -9,11 +9,13 @@ absl::Status LayerNormForward(const Tensor& input, const Tensor& weight, const T
                               float epsilon, const Tensor& output, const Tensor& mean,
                               const Tensor& rstd, Stream& stream) {
   const int64_t m = input.shape().num_rows(), c = input.shape().last_dim();
+  const DType dtype = input.dtype();
   ArgumentChecks checks("layernorm_forward", stream);
-  checks.Dense("input", input, DType::kFloat32, {m, c})
-      .Dense("weight", weight, DType::kFloat32, {c})
-      .Dense("bias", bias, DType::kFloat32, {c})
-      .Dense("output", output, DType::kFloat32, {m, c})
+  checks.Floating("input", input)
+      .Dense("input", input, dtype, {m, c})
+      .Dense("weight", weight, dtype, {c})
+      .Dense("bias", bias, dtype, {c})
+      .Dense("output", output, dtype, {m, c})
       .Dense("mean", mean, DType::kFloat32, {m})
       .Dense("rstd", rstd, DType::kFloat32, {m});
   if (!checks.status().ok()) return checks.status();
@@ -29,16 +31,18 @@ absl::Status LayerNormBackward(const Tensor& d_output, const Tensor& input, cons
                                const Tensor& d_input, const Tensor& d_weight, const Tensor& d_bias,
                                Stream& stream) {
   const int64_t m = input.shape().num_rows(), c = input.shape().last_dim();
+  const DType dtype = input.dtype();
   ArgumentChecks checks("layernorm_backward", stream);
-  checks.Dense("d_output", d_output, DType::kFloat32, {m, c})
-      .Dense("input", input, DType::kFloat32, {m, c})
-      .Dense("weight", weight, DType::kFloat32, {c})
+  checks.Floating("input", input)
+      .Dense("d_output", d_output, dtype, {m, c})
+      .Dense("input", input, dtype, {m, c})
+      .Dense("weight", weight, dtype, {c})
       .Dense("mean", mean, DType::kFloat32, {m})
       .Dense("rstd", rstd, DType::kFloat32, {m})
-      .Dense("d_input", d_input, DType::kFloat32, {m, c})
-      .Dense("d_weight", d_weight, DType::kFloat32, {c})
-      .Dense("d_bias", d_bias, DType::kFloat32, {c});
-  if (!addend.is_null()) checks.Dense("addend", addend, DType::kFloat32, {m, c});
+      .Dense("d_input", d_input, dtype, {m, c})
+      .Accumulated("d_weight", d_weight, dtype, {c})
+      .Dense("d_bias", d_bias, d_weight.dtype(), {c});
+  if (!addend.is_null()) checks.Dense("addend", addend, dtype, {m, c});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
     return cpu::LayerNormBackward(d_output, input, weight, mean, rstd, addend, d_input, d_weight,

@@ -1,7 +1,8 @@
 // LayerNorm over the last dim (Ba, Kiros, Hinton, arXiv 1607.06450, equation 4):
 //   y = (x - mean(x)) * rstd * weight + bias,  rstd = 1 / sqrt(var(x) + epsilon), var biased.
 //
-// Legend: M rows, C channels. fp32, contiguous.
+// Legend: M rows, C channels. Activations, weight and bias of one element type S (fp32, bf16,
+// fp16); mean and rstd fp32; d_weight and d_bias both S or both fp32. Contiguous.
 #ifndef TESSERA_KERNELS_LAYERNORM_H_
 #define TESSERA_KERNELS_LAYERNORM_H_
 

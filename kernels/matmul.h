@@ -1,8 +1,9 @@
 // Matrix products with what is fused into them, and the sum over rows that a bias gradient needs.
 //
-// Legend: M rows and N columns of the output, K summed. fp32. Every matrix is row-major and may be
-// a column view (Tensor::Columns). Sums are fp32; their order depends on the shapes alone, not on
-// the number of threads.
+// Legend: M rows and N columns of the output, K summed. a, b and bias have one element type S
+// (fp32, bf16, fp16), output and addend one that is S or fp32. Every matrix is row-major and may be
+// a column view (Tensor::Columns). Sums are fp32 and are rounded once, with what is added to them;
+// their order depends on the shapes alone, not on the number of threads.
 #ifndef TESSERA_KERNELS_MATMUL_H_
 #define TESSERA_KERNELS_MATMUL_H_
 
@@ -27,7 +28,8 @@ struct MatmulOptions {
 absl::Status Matmul(const Tensor& a, const Tensor& b, const Tensor& output,
                     const MatmulOptions& options, Stream& stream);
 
-// output (N) += sum over rows of input (M, N). Errors as Matmul.
+// output (N) += sum over rows of input (M, N), fp32, bf16 or fp16; output is of that type or fp32.
+// Errors as Matmul.
 absl::Status AddRowSum(const Tensor& input, const Tensor& output, Stream& stream);
 
 }  // namespace tessera

@@ -7,7 +7,8 @@ namespace tessera {
 
 absl::Status SquaredNorm(const Tensor& input, const Tensor& output, Stream& stream) {
   ArgumentChecks checks("squared_norm", stream);
-  checks.Dense("input", input, DType::kFloat32, {input.num_elements()})
+  checks.Floating("input", input)
+      .Dense("input", input, input.dtype(), {input.num_elements()})
       .Dense("output", output, DType::kFloat32, {1});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {

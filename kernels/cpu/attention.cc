@@ -1,5 +1,6 @@
 // Causal attention by blocks of query rows: one block's scores are in a thread's workspace, all of
-// its keys at once (so the softmax needs no rescaling), products by sgemm.
+// its keys at once (so the softmax needs no rescaling), products by sgemm. 16-bit operands are
+// promoted to the workspace first, a head's keys and values once for all of its blocks.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
@@ -10,6 +11,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/sgemm.h"
 #include "kernels/cpu/vector-inl.h"
@@ -85,7 +87,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace tessera {
 HWY_EXPORT(SoftmaxRow);
@@ -98,20 +102,68 @@ namespace {
 // Query rows of one block.
 constexpr int64_t kBlockRows = 64;
 
+int64_t NumKeys(const AttentionShape& shape) { return shape.past + shape.time; }
+
 int64_t ScoreElements(const AttentionShape& shape) {
-  return std::min(kBlockRows, shape.time) * shape.time;
+  return std::min(kBlockRows, shape.time) * NumKeys(shape);
 }
 
-float* ThreadWorkspace(const AttentionShape& shape, const Tensor& workspace) {
-  return Data<float>(workspace) + 2 * ScoreElements(shape) * omp_get_thread_num();
+// Floats of one thread's workspace: scores and their gradients; for 16-bit types keys, values and
+// their gradients, and blocks of q, output and their gradients.
+int64_t WorkspaceElements(const AttentionShape& shape, DType dtype) {
+  const int64_t promoted =
+      dtype == DType::kFloat32 ? 0 : 4 * (NumKeys(shape) + std::min(kBlockRows, shape.time));
+  return 2 * ScoreElements(shape) + promoted * shape.head_size;
 }
 
-// First element of head `head` of sequence `batch`, `row` tokens in.
-float* Head(const Tensor& tensor, const AttentionShape& shape, int64_t batch, int64_t head,
-            int64_t row = 0) {
-  return Data<float>(tensor) + (batch * shape.time + row) * tensor.row_stride() +
-         head * shape.head_size;
-}
+// Hands out parts of a thread's workspace, in order.
+class ThreadWorkspace {
+ public:
+  ThreadWorkspace(const AttentionShape& shape, DType dtype, const Tensor& workspace)
+      : next_(Data<float>(workspace) + WorkspaceElements(shape, dtype) * omp_get_thread_num()),
+        promotes_(dtype != DType::kFloat32) {}
+
+  float* Take(int64_t elements) { return std::exchange(next_, next_ + elements); }
+  // Room for promoted elements; null where there is nothing to promote.
+  float* TakePromoted(int64_t elements) { return promotes_ ? Take(elements) : nullptr; }
+
+ private:
+  float* next_;
+  const bool promotes_;
+};
+
+// `rows` rows of one head of a matrix, as fp32: the tensor's own memory, or `buffer` for 16-bit
+// elements, from and to which Load and Store convert.
+struct HeadBlock {
+  HeadBlock(const Tensor& tensor, int64_t first_row, int64_t head, int64_t num_rows,
+            int64_t head_size, float* buffer)
+      : dtype(tensor.dtype()),
+        address(At(tensor, first_row * tensor.row_stride() + head * head_size)),
+        address_stride(tensor.row_stride()),
+        rows(num_rows),
+        size(head_size),
+        data(buffer == nullptr ? static_cast<float*>(address) : buffer),
+        stride(buffer == nullptr ? address_stride : head_size) {}
+
+  const HeadBlock& Load() const {
+    if (dtype != DType::kFloat32) {
+      PromotePanel(dtype, address, address_stride, rows, size, data, stride);
+    }
+    return *this;
+  }
+  void Store() const {
+    if (dtype != DType::kFloat32) {
+      DemotePanel(dtype, data, stride, rows, size, {}, address, address_stride);
+    }
+  }
+  MatrixView View(bool transposed = false) const { return {data, stride, transposed}; }
+
+  DType dtype;
+  void* address;
+  int64_t address_stride, rows, size;
+  float* data;
+  int64_t stride;
+};
 
 absl::Status Result(const std::atomic<bool>& failed) {
   return failed ? absl::InternalError("attention: oneDNN refused a product") : absl::OkStatus();
@@ -119,8 +171,8 @@ absl::Status Result(const std::atomic<bool>& failed) {
 
 }  // namespace
 
-int64_t AttentionWorkspaceBytes(const AttentionShape& shape, const Device& device) {
-  return 2 * ScoreElements(shape) * static_cast<int64_t>(sizeof(float)) *
+int64_t AttentionWorkspaceBytes(const AttentionShape& shape, const Device& device, DType dtype) {
+  return WorkspaceElements(shape, dtype) * static_cast<int64_t>(sizeof(float)) *
          static_cast<const CpuDevice&>(device).num_threads();
 }
 
@@ -128,26 +180,38 @@ absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q
                                     const Tensor& v, const Tensor& output,
                                     const Tensor& log_sum_exp, const Tensor& workspace,
                                     int num_threads) {
-  const int64_t time = shape.time, size = shape.head_size;
-  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t time = shape.time, size = shape.head_size, num_keys = NumKeys(shape);
+  const int64_t key_rows = shape.key_rows == 0 ? num_keys : shape.key_rows;
+  const int64_t group = shape.heads / shape.kv_heads, block_rows = std::min(kBlockRows, time);
   const auto softmax = HWY_DYNAMIC_DISPATCH(SoftmaxRow);
   std::atomic<bool> failed{false};
   ParallelFor(num_threads, shape.batch * shape.heads, [&](int64_t index) {
     const int64_t batch = index / shape.heads, head = index % shape.heads;
-    const MatrixView keys{Head(k, shape, batch, head / group), k.row_stride(), true};
-    const MatrixView values{Head(v, shape, batch, head / group), v.row_stride()};
-    float* scores = ThreadWorkspace(shape, workspace);
+    ThreadWorkspace memory(shape, q.dtype(), workspace);
+    float* scores = memory.Take(ScoreElements(shape));
+    const HeadBlock keys(k, batch * key_rows, head / group, num_keys, size,
+                         memory.TakePromoted(num_keys * size));
+    const HeadBlock values(v, batch * key_rows, head / group, num_keys, size,
+                           memory.TakePromoted(num_keys * size));
+    float* query_buffer = memory.TakePromoted(block_rows * size);
+    float* output_buffer = memory.TakePromoted(block_rows * size);
+    keys.Load();
+    values.Load();
     float* lse = Data<float>(log_sum_exp) + index * time;
     bool ok = true;
     for (int64_t begin = 0; begin < time; begin += kBlockRows) {
-      const int64_t rows = std::min(kBlockRows, time - begin), count = begin + rows;
-      const MatrixView queries{Head(q, shape, batch, head, begin), q.row_stride()};
-      ok &= Sgemm(rows, count, size, shape.scale, queries, keys, 0, scores, count);
+      const int64_t rows = std::min(kBlockRows, time - begin), row = batch * time + begin;
+      const int64_t count = shape.past + begin + rows;
+      const HeadBlock queries(q, row, head, rows, size, query_buffer);
+      const HeadBlock result(output, row, head, rows, size, output_buffer);
+      ok &= Sgemm(rows, count, size, shape.scale, queries.Load().View(), keys.View(true), 0, scores,
+                  count);
       for (int64_t i = 0; i < rows; ++i) {
-        lse[begin + i] = softmax(scores + i * count, begin + i + 1, count);
+        lse[begin + i] = softmax(scores + i * count, shape.past + begin + i + 1, count);
       }
-      ok &= Sgemm(rows, size, count, 1, {scores, count}, values, 0,
-                  Head(output, shape, batch, head, begin), output.row_stride());
+      ok &= Sgemm(rows, size, count, 1, {scores, count}, values.View(), 0, result.data,
+                  result.stride);
+      result.Store();
     }
     if (!ok) failed = true;
   });
@@ -160,7 +224,7 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
                                      const Tensor& d_q, const Tensor& d_k, const Tensor& d_v,
                                      const Tensor& workspace, int num_threads) {
   const int64_t time = shape.time, size = shape.head_size;
-  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t group = shape.heads / shape.kv_heads, block_rows = std::min(kBlockRows, time);
   const auto softmax_gradient = HWY_DYNAMIC_DISPATCH(SoftmaxGradientRow);
   const auto dot = HWY_DYNAMIC_DISPATCH(Dot);
   const int64_t last_block = (time - 1) / kBlockRows * kBlockRows;
@@ -168,10 +232,18 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
   // One thread owns a kv head, so that its gradient is summed over query heads and rows in order.
   ParallelFor(num_threads, shape.batch * shape.kv_heads, [&](int64_t index) {
     const int64_t batch = index / shape.kv_heads, kv_head = index % shape.kv_heads;
-    const float* key = Head(k, shape, batch, kv_head);
-    const MatrixView values{Head(v, shape, batch, kv_head), v.row_stride(), true};
-    float* scores = ThreadWorkspace(shape, workspace);
-    float* d_scores = scores + ScoreElements(shape);
+    ThreadWorkspace memory(shape, q.dtype(), workspace);
+    float* scores = memory.Take(ScoreElements(shape));
+    float* d_scores = memory.Take(ScoreElements(shape));
+    const auto whole_head = [&](const Tensor& tensor) {
+      return HeadBlock(tensor, batch * time, kv_head, time, size, memory.TakePromoted(time * size));
+    };
+    const HeadBlock keys = whole_head(k), values = whole_head(v);
+    const HeadBlock d_keys = whole_head(d_k), d_values = whole_head(d_v);
+    float* buffers[4];
+    for (float*& buffer : buffers) buffer = memory.TakePromoted(block_rows * size);
+    keys.Load();
+    values.Load();
     bool ok = true;
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const float* lse = Data<const float>(log_sum_exp) + (batch * shape.heads + head) * time;
@@ -179,25 +251,34 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
       for (int64_t begin = last_block; begin >= 0; begin -= kBlockRows) {
         const int64_t rows = std::min(kBlockRows, time - begin), count = begin + rows;
         const float beta = head == kv_head * group && begin == last_block ? 0 : 1;
-        const MatrixView queries{Head(q, shape, batch, head, begin), q.row_stride()};
-        const MatrixView gradient{Head(d_output, shape, batch, head, begin), d_output.row_stride()};
-        ok &= Sgemm(rows, count, size, shape.scale, queries, {key, k.row_stride(), true}, 0, scores,
+        const auto block = [&](const Tensor& tensor, float* buffer) {
+          return HeadBlock(tensor, batch * time + begin, head, rows, size, buffer);
+        };
+        const HeadBlock queries = block(q, buffers[0]), gradient = block(d_output, buffers[1]);
+        const HeadBlock outputs = block(output, buffers[2]), d_queries = block(d_q, buffers[3]);
+        queries.Load();
+        gradient.Load();
+        outputs.Load();
+        ok &= Sgemm(rows, count, size, shape.scale, queries.View(), keys.View(true), 0, scores,
                     count);
-        ok &= Sgemm(rows, count, size, 1, gradient, values, 0, d_scores, count);
+        ok &= Sgemm(rows, count, size, 1, gradient.View(), values.View(true), 0, d_scores, count);
         for (int64_t i = 0; i < rows; ++i) {
-          const float delta = dot(gradient.data + i * gradient.row_stride,
-                                  Head(output, shape, batch, head, begin + i), size);
+          const float delta =
+              dot(gradient.data + i * gradient.stride, outputs.data + i * outputs.stride, size);
           softmax_gradient(lse[begin + i], delta, begin + i + 1, count, scores + i * count,
                            d_scores + i * count);
         }
-        ok &= Sgemm(count, size, rows, 1, {scores, count, true}, gradient, beta,
-                    Head(d_v, shape, batch, kv_head), d_v.row_stride());
-        ok &= Sgemm(count, size, rows, shape.scale, {d_scores, count, true}, queries, beta,
-                    Head(d_k, shape, batch, kv_head), d_k.row_stride());
-        ok &= Sgemm(rows, size, count, shape.scale, {d_scores, count}, {key, k.row_stride()}, 0,
-                    Head(d_q, shape, batch, head, begin), d_q.row_stride());
+        ok &= Sgemm(count, size, rows, 1, {scores, count, true}, gradient.View(), beta,
+                    d_values.data, d_values.stride);
+        ok &= Sgemm(count, size, rows, shape.scale, {d_scores, count, true}, queries.View(), beta,
+                    d_keys.data, d_keys.stride);
+        ok &= Sgemm(rows, size, count, shape.scale, {d_scores, count}, keys.View(), 0,
+                    d_queries.data, d_queries.stride);
+        d_queries.Store();
       }
     }
+    d_keys.Store();
+    d_values.Store();
     if (!ok) failed = true;
   });
   return Result(failed);

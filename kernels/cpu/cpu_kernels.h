@@ -12,7 +12,9 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
 #include "kernels/matmul.h"
+#include "kernels/rotary.h"
 #include "kernels/tensor.h"
 
 namespace tessera::cpu {
@@ -40,7 +42,17 @@ absl::Status LayerNormBackward(const Tensor& d_output, const Tensor& input, cons
                                const Tensor& d_input, const Tensor& d_weight, const Tensor& d_bias,
                                int num_threads);
 
-int64_t AttentionWorkspaceBytes(const AttentionShape& shape, const Device& device);
+absl::Status RmsNormForward(const Tensor& input, const Tensor& weight, float epsilon,
+                            const Tensor& output, const Tensor& rstd, int num_threads);
+absl::Status RmsNormBackward(const Tensor& d_output, const Tensor& input, const Tensor& weight,
+                             const Tensor& rstd, const Tensor& addend, const Tensor& d_input,
+                             const Tensor& d_weight, int num_threads);
+
+absl::Status RotaryTable(const RotaryOptions& options, int64_t first_position,
+                         const Tensor& positions, const Tensor& table, int num_threads);
+absl::Status Rotary(const Tensor& table, bool inverse, const Tensor& x, int num_threads);
+
+int64_t AttentionWorkspaceBytes(const AttentionShape& shape, const Device& device, DType dtype);
 absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
                                     const Tensor& v, const Tensor& output,
                                     const Tensor& log_sum_exp, const Tensor& workspace,
@@ -55,15 +67,35 @@ absl::Status GeluForward(const Tensor& input, const Tensor& output, int num_thre
 absl::Status GeluBackward(const Tensor& input, const Tensor& d_output, const Tensor& d_input,
                           int num_threads);
 
+absl::Status SwiGluForward(const Tensor& gate, const Tensor& up, const Tensor& output,
+                           int num_threads);
+absl::Status SwiGluBackward(const Tensor& gate, const Tensor& up, const Tensor& d_output,
+                            const Tensor& d_gate, const Tensor& d_up, int num_threads);
+
+absl::Status Dropout(const Tensor& input, const DropoutOptions& options, const Tensor& output,
+                     int num_threads);
+
 absl::Status CrossEntropy(const Tensor& logits, const Tensor& targets,
                           const CrossEntropyOptions& options, const Tensor& losses,
                           int num_threads);
+
+absl::Status CrossEntropyStatistics(const Tensor& logits, const Tensor& targets,
+                                    int64_t num_classes, const VocabularySlice& slice,
+                                    const Tensor& row_max, const Tensor& exp_sum,
+                                    const Tensor& target_logit, int num_threads);
+absl::Status CombineCrossEntropy(const Tensor& row_max, const Tensor& exp_sum,
+                                 const Tensor& target_logit, const Tensor& targets,
+                                 const Tensor& log_sum_exp, const Tensor& losses, int num_threads);
+absl::Status CrossEntropyGradient(const Tensor& logits, const Tensor& targets,
+                                  const CrossEntropyOptions& options, const VocabularySlice& slice,
+                                  const Tensor& log_sum_exp, int num_threads);
 
 absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor& exp_avg,
                    const Tensor& exp_avg_sq, const AdamWOptions& options, int num_threads);
 absl::Status SquaredNorm(const Tensor& input, const Tensor& output, int num_threads);
 absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& output, int num_threads);
 absl::Status Scale(const Tensor& tensor, float factor, int num_threads);
+absl::Status Cast(const Tensor& input, const Tensor& output, int num_threads);
 
 }  // namespace tessera::cpu
 

@@ -1,11 +1,74 @@
-// Rows are copied and added by plain loops, which the compiler vectorises; memory bounds them.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cc"
+#include "hwy/foreach_target.h"
+// Keep after foreach_target.h.
+#include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hwy/highway.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector-inl.h"
 
-namespace tessera::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace tessera::HWY_NAMESPACE {
+
+template <typename S>
+void SumRow(const S* token, const S* position, int64_t channels, S* row) {
+  const FloatTag d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t c = 0; c < channels; c += lanes) {
+    const int64_t left = channels - c;
+    StoreUpTo(d, hn::Add(LoadUpTo(d, token + c, left), LoadUpTo(d, position + c, left)), row + c,
+              left);
+  }
+}
+
+// gradient[begin, end) += those columns of the given rows, in that order; rounded once.
+template <typename S, typename G>
+void AddRows(const S* rows, int64_t channels, const int32_t* row, int64_t num_rows, int64_t begin,
+             int64_t end, G* gradient) {
+  const FloatTag d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t c = begin; c < end; c += lanes) {
+    FloatVec sum = LoadUpTo(d, gradient + c, end - c);
+    for (int64_t i = 0; i < num_rows; ++i) {
+      sum = hn::Add(sum, LoadUpTo(d, rows + row[i] * channels + c, end - c));
+    }
+    StoreUpTo(d, sum, gradient + c, end - c);
+  }
+}
+
+void SumTableRows(DType dtype, const void* token, const void* position, int64_t channels,
+                  void* row) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    using S = decltype(s);
+    SumRow(static_cast<const S*>(token), static_cast<const S*>(position), channels,
+           static_cast<S*>(row));
+  });
+}
+
+void AddGradientRows(DType dtype, DType accumulated, const void* rows, int64_t channels,
+                     const int32_t* row, int64_t num_rows, int64_t begin, int64_t end,
+                     void* gradient) {
+  WithElements(dtype, accumulated, [&](auto s, auto g) HWY_ATTR {
+    AddRows(static_cast<const decltype(s)*>(rows), channels, row, num_rows, begin, end,
+            static_cast<decltype(g)*>(gradient));
+  });
+}
+
+}  // namespace tessera::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera {
+HWY_EXPORT(SumTableRows);
+HWY_EXPORT(AddGradientRows);
+
+namespace cpu {
 namespace {
 
 constexpr int64_t kRowBlock = 128;
@@ -22,6 +85,22 @@ absl::Status CheckIds(const int32_t* ids, int64_t count, int64_t vocab) {
   return absl::OkStatus();
 }
 
+// table[target(group)] += the group's rows of d_output; groups are runs of equal key(row) in rows.
+template <typename Key>
+void AddGroups(const Tensor& d_output, const std::vector<int32_t>& rows, const Key& key,
+               const Tensor& table, int num_threads) {
+  const int64_t channels = table.shape().last_dim();
+  const int64_t count = static_cast<int64_t>(rows.size());
+  ParallelForBlocks(num_threads, channels, kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t first = 0, last = 0; first < count; first = last) {
+      while (last < count && key(rows[last]) == key(rows[first])) ++last;
+      HWY_DYNAMIC_DISPATCH(AddGradientRows)
+      (d_output.dtype(), table.dtype(), At(d_output, 0), channels, rows.data() + first,
+       last - first, begin, end, Row(table, key(rows[first])));
+    }
+  });
+}
+
 }  // namespace
 
 absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
@@ -31,19 +110,16 @@ absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
   const int64_t channels = token_table.shape().dim(1);
   absl::Status status = CheckIds(id, rows, token_table.shape().dim(0));
   if (!status.ok()) return status;
-  const float* tokens = Data<const float>(token_table);
-  const float* positions = position_table.is_null() ? nullptr : Data<const float>(position_table);
-  float* out = Data<float>(output);
   ParallelForBlocks(num_threads, rows, kRowBlock, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* token = tokens + id[i] * channels;
-      float* row = out + i * channels;
-      if (positions == nullptr) {
-        std::memcpy(row, token, channels * sizeof(float));
+      if (position_table.is_null()) {
+        std::memcpy(Row(output, i), Row(token_table, id[i]),
+                    channels * DTypeSizeBytes(output.dtype()));
         continue;
       }
-      const float* position = positions + i % time * channels;
-      for (int64_t c = 0; c < channels; ++c) row[c] = token[c] + position[c];
+      HWY_DYNAMIC_DISPATCH(SumTableRows)
+      (output.dtype(), Row(token_table, id[i]), Row(position_table, i % time), channels,
+       Row(output, i));
     }
   });
   return absl::OkStatus();
@@ -54,23 +130,23 @@ absl::Status EmbeddingBackward(const Tensor& ids, const Tensor& d_output,
                                int num_threads) {
   const int32_t* id = Data<const int32_t>(ids);
   const int64_t rows = ids.num_elements(), time = ids.shape().dim(1);
-  const int64_t channels = d_token_table.shape().dim(1);
   absl::Status status = CheckIds(id, rows, d_token_table.shape().dim(0));
   if (!status.ok()) return status;
-  const float* gradient = Data<const float>(d_output);
-  float* tokens = Data<float>(d_token_table);
-  float* positions = d_position_table.is_null() ? nullptr : Data<float>(d_position_table);
-  ParallelForBlocks(num_threads, channels, kColumnBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const float* row = gradient + i * channels;
-      float* token = tokens + id[i] * channels;
-      for (int64_t c = begin; c < end; ++c) token[c] += row[c];
-      if (positions == nullptr) continue;
-      float* position = positions + i % time * channels;
-      for (int64_t c = begin; c < end; ++c) position[c] += row[c];
-    }
-  });
+  std::vector<int32_t> order(rows);
+  std::iota(order.begin(), order.end(), 0);
+  // Stable: rows of one id, and below of one position, stay in ascending order.
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return id[a] < id[b]; });
+  AddGroups(
+      d_output, order, [&](int64_t row) { return id[row]; }, d_token_table, num_threads);
+  if (d_position_table.is_null()) return absl::OkStatus();
+  for (int64_t i = 0; i < rows; ++i) {
+    order[i] = static_cast<int32_t>(i % (rows / time) * time + i / (rows / time));
+  }
+  AddGroups(
+      d_output, order, [&](int64_t row) { return row % time; }, d_position_table, num_threads);
   return absl::OkStatus();
 }
 
-}  // namespace tessera::cpu
+}  // namespace cpu
+}  // namespace tessera
+#endif  // HWY_ONCE

@@ -25,7 +25,8 @@ HWY_INLINE FloatVec Inner(FloatTag d, FloatVec x) {
   return hn::Mul(x, hn::Add(hn::Set(d, kSqrt2OverPi), cubic));
 }
 
-void Gelu(const float* input, int64_t count, float* output) {
+template <typename S>
+void GeluBlock(const S* input, int64_t count, S* output) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   const FloatVec one = hn::Set(d, 1.0f);
@@ -37,7 +38,8 @@ void Gelu(const float* input, int64_t count, float* output) {
 }
 
 // With s = 1 / (1 + exp(-2u)): gelu' = s + x * 2 * s * (1 - s) * u'.
-void GeluGradient(const float* input, const float* d_output, int64_t count, float* d_input) {
+template <typename S>
+void GeluGradientBlock(const S* input, const S* d_output, int64_t count, S* d_input) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   const FloatVec one = hn::Set(d, 1.0f);
@@ -51,6 +53,22 @@ void GeluGradient(const float* input, const float* d_output, int64_t count, floa
     StoreUpTo(d, hn::Mul(LoadUpTo(d, d_output + i, count - i), hn::Add(s, tail)), d_input + i,
               count - i);
   }
+}
+
+void Gelu(DType dtype, const void* input, int64_t count, void* output) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    using S = decltype(s);
+    GeluBlock(static_cast<const S*>(input), count, static_cast<S*>(output));
+  });
+}
+
+void GeluGradient(DType dtype, const void* input, const void* d_output, int64_t count,
+                  void* d_input) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    using S = decltype(s);
+    GeluGradientBlock(static_cast<const S*>(input), static_cast<const S*>(d_output), count,
+                      static_cast<S*>(d_input));
+  });
 }
 
 }  // namespace tessera::HWY_NAMESPACE
@@ -69,7 +87,7 @@ constexpr int64_t kBlock = 8192;
 absl::Status GeluForward(const Tensor& input, const Tensor& output, int num_threads) {
   ParallelForBlocks(num_threads, input.num_elements(), kBlock, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(Gelu)
-    (Data<const float>(input) + begin, end - begin, Data<float>(output) + begin);
+    (input.dtype(), At(input, begin), end - begin, At(output, begin));
   });
   return absl::OkStatus();
 }
@@ -78,8 +96,7 @@ absl::Status GeluBackward(const Tensor& input, const Tensor& d_output, const Ten
                           int num_threads) {
   ParallelForBlocks(num_threads, input.num_elements(), kBlock, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(GeluGradient)
-    (Data<const float>(input) + begin, Data<const float>(d_output) + begin, end - begin,
-     Data<float>(d_input) + begin);
+    (input.dtype(), At(input, begin), At(d_output, begin), end - begin, At(d_input, begin));
   });
   return absl::OkStatus();
 }

@@ -13,8 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::HWY_NAMESPACE {
 
 // One row; two passes, so that the variance loses no digits to the mean.
-void NormalizeRow(const float* x, const float* weight, const float* bias, float epsilon,
-                  int64_t channels, float* y, float* mean_out, float* rstd_out) {
+template <typename S>
+void NormalizeRow(const S* x, const S* weight, const S* bias, float epsilon, int64_t channels, S* y,
+                  float* mean_out, float* rstd_out) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   FloatVec sum = hn::Zero(d);
@@ -26,11 +27,11 @@ void NormalizeRow(const float* x, const float* weight, const float* bias, float 
   FloatVec squares = hn::Zero(d);
   int64_t c = 0;
   for (; c + lanes <= channels; c += lanes) {
-    const FloatVec centered = hn::Sub(hn::LoadU(d, x + c), means);
+    const FloatVec centered = hn::Sub(LoadFull(d, x + c), means);
     squares = hn::MulAdd(centered, centered, squares);
   }
   float variance = Sum(d, squares);
-  for (; c < channels; ++c) variance += (x[c] - mean) * (x[c] - mean);
+  for (; c < channels; ++c) variance += (ToFloat(x[c]) - mean) * (ToFloat(x[c]) - mean);
   variance /= static_cast<float>(channels);
   const float rstd = 1.0f / std::sqrt(variance + epsilon);
   const FloatVec rstds = hn::Set(d, rstd);
@@ -45,8 +46,9 @@ void NormalizeRow(const float* x, const float* weight, const float* bias, float 
 }
 
 // dx = addend + rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight.
-void InputGradientRow(const float* dy, const float* x, const float* weight, float mean, float rstd,
-                      const float* addend, int64_t channels, float* dx) {
+template <typename S>
+void InputGradientRow(const S* dy, const S* x, const S* weight, float mean, float rstd,
+                      const S* addend, int64_t channels, S* dx) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   const FloatVec means = hn::Set(d, mean), rstds = hn::Set(d, rstd);
@@ -73,9 +75,10 @@ void InputGradientRow(const float* dy, const float* x, const float* weight, floa
 
 // Columns [begin, end) of d_weight and d_bias, over all rows in ascending order, 128 at a time so
 // that error grows with m / 128.
-void ParameterGradientColumns(const float* dy, const float* x, const float* mean, const float* rstd,
-                              int64_t m, int64_t channels, int64_t begin, int64_t end,
-                              float* d_weight, float* d_bias) {
+template <typename S, typename G>
+void ParameterGradientColumns(const S* dy, const S* x, const float* mean, const float* rstd,
+                              int64_t m, int64_t channels, int64_t begin, int64_t end, G* d_weight,
+                              G* d_bias) {
   constexpr int64_t kRows = 128;
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
@@ -100,14 +103,53 @@ void ParameterGradientColumns(const float* dy, const float* x, const float* mean
   }
 }
 
+void NormalizeRows(DType dtype, const void* x, const void* weight, const void* bias, float epsilon,
+                   int64_t rows, int64_t channels, void* y, float* mean, float* rstd) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    using S = decltype(s);
+    for (int64_t i = 0; i < rows; ++i) {
+      NormalizeRow(static_cast<const S*>(x) + i * channels, static_cast<const S*>(weight),
+                   static_cast<const S*>(bias), epsilon, channels,
+                   static_cast<S*>(y) + i * channels, mean + i, rstd + i);
+    }
+  });
+}
+
+void InputGradientRows(DType dtype, const void* dy, const void* x, const void* weight,
+                       const float* mean, const float* rstd, const void* addend, int64_t rows,
+                       int64_t channels, void* dx) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    using S = decltype(s);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t at = i * channels;
+      InputGradientRow(static_cast<const S*>(dy) + at, static_cast<const S*>(x) + at,
+                       static_cast<const S*>(weight), mean[i], rstd[i],
+                       addend == nullptr ? nullptr : static_cast<const S*>(addend) + at, channels,
+                       static_cast<S*>(dx) + at);
+    }
+  });
+}
+
+void ParameterGradients(DType dtype, DType accumulated, const void* dy, const void* x,
+                        const float* mean, const float* rstd, int64_t m, int64_t channels,
+                        int64_t begin, int64_t end, void* d_weight, void* d_bias) {
+  WithElements(dtype, accumulated, [&](auto s, auto g) HWY_ATTR {
+    using S = decltype(s);
+    using G = decltype(g);
+    ParameterGradientColumns(static_cast<const S*>(dy), static_cast<const S*>(x), mean, rstd, m,
+                             channels, begin, end, static_cast<G*>(d_weight),
+                             static_cast<G*>(d_bias));
+  });
+}
+
 }  // namespace tessera::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera {
-HWY_EXPORT(NormalizeRow);
-HWY_EXPORT(InputGradientRow);
-HWY_EXPORT(ParameterGradientColumns);
+HWY_EXPORT(NormalizeRows);
+HWY_EXPORT(InputGradientRows);
+HWY_EXPORT(ParameterGradients);
 
 namespace cpu {
 namespace {
@@ -119,13 +161,10 @@ absl::Status LayerNormForward(const Tensor& input, const Tensor& weight, const T
                               float epsilon, const Tensor& output, const Tensor& mean,
                               const Tensor& rstd, int num_threads) {
   const int64_t m = input.shape().num_rows(), channels = input.shape().last_dim();
-  const auto normalize = HWY_DYNAMIC_DISPATCH(NormalizeRow);
   ParallelForBlocks(num_threads, m, kRowBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      normalize(Data<const float>(input) + i * channels, Data<const float>(weight),
-                Data<const float>(bias), epsilon, channels, Data<float>(output) + i * channels,
-                Data<float>(mean) + i, Data<float>(rstd) + i);
-    }
+    HWY_DYNAMIC_DISPATCH(NormalizeRows)
+    (input.dtype(), Row(input, begin), At(weight, 0), At(bias, 0), epsilon, end - begin, channels,
+     Row(output, begin), Data<float>(mean) + begin, Data<float>(rstd) + begin);
   });
   return absl::OkStatus();
 }
@@ -135,23 +174,19 @@ absl::Status LayerNormBackward(const Tensor& d_output, const Tensor& input, cons
                                const Tensor& d_input, const Tensor& d_weight, const Tensor& d_bias,
                                int num_threads) {
   const int64_t m = input.shape().num_rows(), channels = input.shape().last_dim();
-  const float* dy = Data<const float>(d_output);
-  const float* x = Data<const float>(input);
   const float* means = Data<const float>(mean);
   const float* rstds = Data<const float>(rstd);
-  const float* add = addend.is_null() ? nullptr : Data<const float>(addend);
   // First, as d_input may overwrite d_output.
   ParallelForBlocks(num_threads, channels, kColumnBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ParameterGradientColumns)
-    (dy, x, means, rstds, m, channels, begin, end, Data<float>(d_weight), Data<float>(d_bias));
+    HWY_DYNAMIC_DISPATCH(ParameterGradients)
+    (input.dtype(), d_weight.dtype(), At(d_output, 0), At(input, 0), means, rstds, m, channels,
+     begin, end, At(d_weight, 0), At(d_bias, 0));
   });
-  const auto input_gradient = HWY_DYNAMIC_DISPATCH(InputGradientRow);
   ParallelForBlocks(num_threads, m, kRowBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      input_gradient(dy + i * channels, x + i * channels, Data<const float>(weight), means[i],
-                     rstds[i], add == nullptr ? nullptr : add + i * channels, channels,
-                     Data<float>(d_input) + i * channels);
-    }
+    HWY_DYNAMIC_DISPATCH(InputGradientRows)
+    (input.dtype(), Row(d_output, begin), Row(input, begin), At(weight, 0), means + begin,
+     rstds + begin, addend.is_null() ? nullptr : Row(addend, begin), end - begin, channels,
+     Row(d_input, begin));
   });
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Matrix products by oneDNN's sgemm, one call per fixed tile of the output; row sums by Highway.
+// fp32 products by oneDNN's sgemm, one call per tile of the output; row sums by Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/matmul.cc"
 #include "hwy/foreach_target.h"
@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/matmul_16bit.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/sgemm.h"
+#include "kernels/cpu/tile_plan.h"
 #include "kernels/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,35 +35,36 @@ void FillTile(const float* bias, const float* addend, int64_t addend_stride, flo
 }
 
 // output[begin, end) += sums over rows, 256 rows at a time so that error grows with m / 256.
-void RowSumColumns(const float* input, int64_t stride, int64_t m, int64_t begin, int64_t end,
-                   float* output) {
+template <typename S, typename G>
+void RowSumElements(const S* input, int64_t stride, int64_t m, int64_t begin, int64_t end,
+                    G* output) {
   constexpr int64_t kRows = 256;
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   int64_t j = begin;
   // Four vectors of columns at a time: whole cache lines, independent additions.
   for (; j + 4 * lanes <= end; j += 4 * lanes) {
-    FloatVec total0 = hn::LoadU(d, output + j), total1 = hn::LoadU(d, output + j + lanes);
-    FloatVec total2 = hn::LoadU(d, output + j + 2 * lanes);
-    FloatVec total3 = hn::LoadU(d, output + j + 3 * lanes);
+    FloatVec total0 = LoadFull(d, output + j), total1 = LoadFull(d, output + j + lanes);
+    FloatVec total2 = LoadFull(d, output + j + 2 * lanes);
+    FloatVec total3 = LoadFull(d, output + j + 3 * lanes);
     for (int64_t row = 0; row < m; row += kRows) {
       FloatVec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
       for (int64_t i = row; i < HWY_MIN(m, row + kRows); ++i) {
-        const float* values = input + i * stride + j;
-        sum0 = hn::Add(sum0, hn::LoadU(d, values));
-        sum1 = hn::Add(sum1, hn::LoadU(d, values + lanes));
-        sum2 = hn::Add(sum2, hn::LoadU(d, values + 2 * lanes));
-        sum3 = hn::Add(sum3, hn::LoadU(d, values + 3 * lanes));
+        const S* values = input + i * stride + j;
+        sum0 = hn::Add(sum0, LoadFull(d, values));
+        sum1 = hn::Add(sum1, LoadFull(d, values + lanes));
+        sum2 = hn::Add(sum2, LoadFull(d, values + 2 * lanes));
+        sum3 = hn::Add(sum3, LoadFull(d, values + 3 * lanes));
       }
       total0 = hn::Add(total0, sum0);
       total1 = hn::Add(total1, sum1);
       total2 = hn::Add(total2, sum2);
       total3 = hn::Add(total3, sum3);
     }
-    hn::StoreU(total0, d, output + j);
-    hn::StoreU(total1, d, output + j + lanes);
-    hn::StoreU(total2, d, output + j + 2 * lanes);
-    hn::StoreU(total3, d, output + j + 3 * lanes);
+    StoreFull(d, total0, output + j);
+    StoreFull(d, total1, output + j + lanes);
+    StoreFull(d, total2, output + j + 2 * lanes);
+    StoreFull(d, total3, output + j + 3 * lanes);
   }
   for (; j < end; j += lanes) {
     FloatVec total = LoadUpTo(d, output + j, end - j);
@@ -76,6 +79,14 @@ void RowSumColumns(const float* input, int64_t stride, int64_t m, int64_t begin,
   }
 }
 
+void RowSumColumns(DType dtype, DType accumulated, const void* input, int64_t stride, int64_t m,
+                   int64_t begin, int64_t end, void* output) {
+  WithElements(dtype, accumulated, [&](auto s, auto g) HWY_ATTR {
+    RowSumElements(static_cast<const decltype(s)*>(input), stride, m, begin, end,
+                   static_cast<decltype(g)*>(output));
+  });
+}
+
 }  // namespace tessera::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -87,10 +98,6 @@ HWY_EXPORT(RowSumColumns);
 namespace cpu {
 namespace {
 
-// Tile of the output that one sgemm computes: large enough to amortise packing, fixed so that the
-// order of sums never depends on the number of threads.
-constexpr int64_t kTileRows = 256;
-constexpr int64_t kTileColumns = 1024;
 constexpr int64_t kRowSumColumns = 128;
 
 MatrixView Operand(const Tensor& tensor, bool transposed, int64_t row, int64_t column) {
@@ -104,20 +111,16 @@ MatrixView Operand(const Tensor& tensor, bool transposed, int64_t row, int64_t c
 
 absl::Status Matmul(const Tensor& a, const Tensor& b, const Tensor& output,
                     const MatmulOptions& options, int num_threads) {
-  const int64_t m = output.shape().dim(0), n = output.shape().dim(1);
+  if (a.dtype() != DType::kFloat32) return Matmul16Bit(a, b, output, options, num_threads);
   const int64_t k = a.shape().dim(options.transpose_a ? 0 : 1);
   const bool has_bias = !options.bias.is_null(), has_addend = !options.addend.is_null();
   // An addend that is the output itself needs no copy.
   const bool fill = has_bias || (has_addend && options.addend.address() != output.address());
   const float beta = options.accumulate || has_bias || has_addend ? 1 : 0;
-  const int64_t row_tiles = (m + kTileRows - 1) / kTileRows;
-  const int64_t column_tiles = (n + kTileColumns - 1) / kTileColumns;
+  const TilePlan plan = PlanTiles(output.shape().dim(0), output.shape().dim(1));
   std::atomic<bool> failed{false};
-  ParallelFor(num_threads, row_tiles * column_tiles, [&](int64_t tile) {
-    const int64_t row = tile / column_tiles * kTileRows;
-    const int64_t column = tile % column_tiles * kTileColumns;
-    const int64_t rows = std::min(kTileRows, m - row);
-    const int64_t columns = std::min(kTileColumns, n - column);
+  ParallelForDynamic(num_threads, plan.num_tiles(), [&](int64_t index) {
+    const auto [row, column, rows, columns] = TileAt(plan, index);
     float* c = Data<float>(output) + row * output.row_stride() + column;
     if (fill) {
       HWY_DYNAMIC_DISPATCH(FillTile)
@@ -142,8 +145,8 @@ absl::Status AddRowSum(const Tensor& input, const Tensor& output, int num_thread
   ParallelForBlocks(num_threads, output.num_elements(), kRowSumColumns,
                     [&](int64_t begin, int64_t end) {
                       HWY_DYNAMIC_DISPATCH(RowSumColumns)
-                      (Data<const float>(input), input.row_stride(), input.shape().num_rows(),
-                       begin, end, Data<float>(output));
+                      (input.dtype(), output.dtype(), At(input, 0), input.row_stride(),
+                       input.shape().num_rows(), begin, end, At(output, 0));
                     });
   return absl::OkStatus();
 }

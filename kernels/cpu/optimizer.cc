@@ -1,4 +1,4 @@
-// The passes over flat buffers: AdamW, squared norm, sums and scaling.
+// The passes over flat buffers: AdamW, squared norm, sums, scaling and conversion.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimizer.cc"
 #include "hwy/foreach_target.h"
@@ -29,8 +29,10 @@ struct AdamWFactors {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::HWY_NAMESPACE {
 
-void AdamWBlock(const AdamWFactors& f, const float* gradient, int64_t count, float* parameter,
-                float* exp_avg, float* exp_avg_sq) {
+// copy may be null.
+template <typename G, typename C>
+void AdamWElements(const AdamWFactors& f, const G* gradient, int64_t count, float* parameter,
+                   float* exp_avg, float* exp_avg_sq, C* copy) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   for (int64_t i = 0; i < count; i += lanes) {
@@ -44,13 +46,16 @@ void AdamWBlock(const AdamWFactors& f, const float* gradient, int64_t count, flo
         hn::MulAdd(hn::Sqrt(v), hn::Set(d, f.rsqrt_correction2), hn::Set(d, f.epsilon));
     const FloatVec kept = hn::Mul(LoadUpTo(d, parameter + i, left), hn::Set(d, f.keep));
     const FloatVec step = hn::Div(hn::Mul(hn::Set(d, f.step_size), m), denominator);
+    const FloatVec p = hn::Sub(kept, step);
     StoreUpTo(d, m, exp_avg + i, left);
     StoreUpTo(d, v, exp_avg_sq + i, left);
-    StoreUpTo(d, hn::Sub(kept, step), parameter + i, left);
+    StoreUpTo(d, p, parameter + i, left);
+    if (copy != nullptr) StoreUpTo(d, p, copy + i, left);
   }
 }
 
-float SquareSumBlock(const float* input, int64_t count) {
+template <typename S>
+float SquareSum(const S* input, int64_t count) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   FloatVec sum = hn::Zero(d);
@@ -61,7 +66,8 @@ float SquareSumBlock(const float* input, int64_t count) {
   return Sum(d, sum);
 }
 
-void AddBlock(const float* a, const float* b, int64_t count, float* output) {
+template <typename S>
+void AddElements(const S* a, const S* b, int64_t count, S* output) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   for (int64_t i = 0; i < count; i += lanes) {
@@ -70,13 +76,64 @@ void AddBlock(const float* a, const float* b, int64_t count, float* output) {
   }
 }
 
-void ScaleBlock(float factor, int64_t count, float* values) {
+template <typename S>
+void ScaleElements(float factor, int64_t count, S* values) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   for (int64_t i = 0; i < count; i += lanes) {
     const int64_t left = count - i;
     StoreUpTo(d, hn::Mul(LoadUpTo(d, values + i, left), hn::Set(d, factor)), values + i, left);
   }
+}
+
+template <typename S, typename T>
+void CastElements(const S* input, int64_t count, T* output) {
+  const FloatTag d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t i = 0; i < count; i += lanes) {
+    StoreUpTo(d, LoadUpTo(d, input + i, count - i), output + i, count - i);
+  }
+}
+
+// copy is null, or of dtype copy_dtype.
+void AdamWBlock(const AdamWFactors& f, DType dtype, const void* gradient, int64_t count,
+                float* parameter, float* exp_avg, float* exp_avg_sq, DType copy_dtype, void* copy) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    const auto* g = static_cast<const decltype(s)*>(gradient);
+    if (copy_dtype == DType::kFloat16) {
+      AdamWElements(f, g, count, parameter, exp_avg, exp_avg_sq, static_cast<Float16*>(copy));
+    } else {
+      AdamWElements(f, g, count, parameter, exp_avg, exp_avg_sq, static_cast<BFloat16*>(copy));
+    }
+  });
+}
+
+float SquareSumBlock(DType dtype, const void* input, int64_t count) {
+  return WithElement(dtype, [&](auto s) HWY_ATTR {
+    return SquareSum(static_cast<const decltype(s)*>(input), count);
+  });
+}
+
+void AddBlock(DType dtype, const void* a, const void* b, int64_t count, void* output) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    using S = decltype(s);
+    AddElements(static_cast<const S*>(a), static_cast<const S*>(b), count, static_cast<S*>(output));
+  });
+}
+
+void ScaleBlock(DType dtype, float factor, int64_t count, void* values) {
+  WithElement(dtype, [&](auto s) HWY_ATTR {
+    ScaleElements(factor, count, static_cast<decltype(s)*>(values));
+  });
+}
+
+void CastBlock(DType from, DType to, const void* input, int64_t count, void* output) {
+  WithElement(from, [&](auto s) HWY_ATTR {
+    WithElement(to, [&](auto t) HWY_ATTR {
+      CastElements(static_cast<const decltype(s)*>(input), count,
+                   static_cast<decltype(t)*>(output));
+    });
+  });
 }
 
 }  // namespace tessera::HWY_NAMESPACE
@@ -88,6 +145,7 @@ HWY_EXPORT(AdamWBlock);
 HWY_EXPORT(SquareSumBlock);
 HWY_EXPORT(AddBlock);
 HWY_EXPORT(ScaleBlock);
+HWY_EXPORT(CastBlock);
 
 namespace cpu {
 namespace {
@@ -107,10 +165,12 @@ absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor
   f.step_size = static_cast<float>(options.learning_rate / (1 - std::pow(options.beta1, t)));
   f.rsqrt_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, t)));
   f.epsilon = static_cast<float>(options.epsilon);
+  const Tensor& low = options.low_precision_parameter;
   ParallelForBlocks(num_threads, parameter.num_elements(), kBlock, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(AdamWBlock)
-    (f, Data<const float>(gradient) + begin, end - begin, Data<float>(parameter) + begin,
-     Data<float>(exp_avg) + begin, Data<float>(exp_avg_sq) + begin);
+    (f, gradient.dtype(), At(gradient, begin), end - begin, Data<float>(parameter) + begin,
+     Data<float>(exp_avg) + begin, Data<float>(exp_avg_sq) + begin, low.dtype(),
+     low.is_null() ? nullptr : At(low, begin));
   });
   return absl::OkStatus();
 }
@@ -120,7 +180,7 @@ absl::Status SquaredNorm(const Tensor& input, const Tensor& output, int num_thre
   std::vector<float> sums((count + kSquaredNormBlock - 1) / kSquaredNormBlock);
   ParallelForBlocks(num_threads, count, kSquaredNormBlock, [&](int64_t begin, int64_t end) {
     sums[begin / kSquaredNormBlock] =
-        HWY_DYNAMIC_DISPATCH(SquareSumBlock)(Data<const float>(input) + begin, end - begin);
+        HWY_DYNAMIC_DISPATCH(SquareSumBlock)(input.dtype(), At(input, begin), end - begin);
   });
   double total = 0;
   for (float sum : sums) total += sum;
@@ -131,15 +191,22 @@ absl::Status SquaredNorm(const Tensor& input, const Tensor& output, int num_thre
 absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& output, int num_threads) {
   ParallelForBlocks(num_threads, a.num_elements(), kBlock, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(AddBlock)
-    (Data<const float>(a) + begin, Data<const float>(b) + begin, end - begin,
-     Data<float>(output) + begin);
+    (a.dtype(), At(a, begin), At(b, begin), end - begin, At(output, begin));
   });
   return absl::OkStatus();
 }
 
 absl::Status Scale(const Tensor& tensor, float factor, int num_threads) {
   ParallelForBlocks(num_threads, tensor.num_elements(), kBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ScaleBlock)(factor, end - begin, Data<float>(tensor) + begin);
+    HWY_DYNAMIC_DISPATCH(ScaleBlock)(tensor.dtype(), factor, end - begin, At(tensor, begin));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Cast(const Tensor& input, const Tensor& output, int num_threads) {
+  ParallelForBlocks(num_threads, input.num_elements(), kBlock, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(CastBlock)
+    (input.dtype(), output.dtype(), At(input, begin), end - begin, At(output, begin));
   });
   return absl::OkStatus();
 }
