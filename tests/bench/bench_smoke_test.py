@@ -28,6 +28,16 @@ class BenchSmokeTest(unittest.TestCase):
         self.assertIn(("all_reduce", 2, 64 << 20),
                       {(r["op"], r["ranks"], r["bytes"]) for r in figures["runs"]})
 
+    def test_kernels(self):
+        figures = run("kernel_bench", "--divisor=64", "--rounds=1", "--threads=1")
+        for key in ("sgemm_gflops", "copy_gbps"):
+            self.assertGreater(figures[key], 0, key)
+        for row in figures["runs"]:
+            self.assertEqual(set(row), {"kernel", "dtype", "unit", "rate", "limit", "ratio"})
+            self.assertGreater(row["rate"], 0)
+        self.assertLessEqual({("adamw", "bfloat16"), ("attention backward", "float32")},
+                             {(r["kernel"], r["dtype"]) for r in figures["runs"]})
+
     def test_training(self):
         figures = run("training_bench", "--steps=3", "--batch=2", "--layers=1", "--width=32",
                       "--warmup=0")
