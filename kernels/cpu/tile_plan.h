@@ -51,9 +51,9 @@ inline TilePlan PlanTiles(int64_t m, int64_t n) {
   if (plan.num_tiles() < 4) plan.row_tiles = even_parts(kSmallRows);
   plan.tile_rows = PartSize(m, plan.row_tiles, 16);
   plan.tile_columns = PartSize(n, plan.column_tiles, 48);
-  // Rounding up may leave the last parts empty.
-  plan.row_tiles = parts(m, plan.tile_rows);
-  plan.column_tiles = parts(n, plan.tile_columns);
+  // Rounding up may leave the last parts empty, as an empty output leaves all.
+  plan.row_tiles = (m + plan.tile_rows - 1) / plan.tile_rows;
+  plan.column_tiles = (n + plan.tile_columns - 1) / plan.tile_columns;
   return plan;
 }
 
