@@ -36,7 +36,7 @@ void DataChecker::Run() {
     v1::WorkerMessage message;
     message.mutable_data_checked()->set_check_id(check.check_id());
     *message.mutable_data_checked()->mutable_status() =
-        ToProto(OpenJobData(check.spec(), data_root_).status());
+        ToProto(CheckJobData(check.spec(), data_root_));
     send_(message);
     lock.lock();
   }
