@@ -157,7 +157,8 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenEncoded(const TokenSourceOption
   absl::Status status;
   const absl::Status encoded =
       EncodeDocuments(text, format, encoding, [&](absl::Span<const int32_t> ids) {
-        status = tokens.Add(ids);
+        if (options.check_stop) status = options.check_stop();
+        if (status.ok()) status = tokens.Add(ids);
         return status;
       });
   if (!status.ok()) return status;
@@ -202,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const v1::DataSpec& dat
 
 // text_limit as in OpenEncoded.
 absl::StatusOr<JobData> Open(const v1::TrainingJobSpec& spec, const std::string& data_root,
-                             int64_t text_limit) {
+                             int64_t text_limit, std::function<absl::Status()> check_stop) {
   const v1::DataSpec& files = spec.data();
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(files, data_root);
   if (!tokenizer.ok()) return tokenizer.status();
@@ -215,6 +216,7 @@ absl::StatusOr<JobData> Open(const v1::TrainingJobSpec& spec, const std::string&
   options.vocab_size = spec.model().vocab_size();
   options.min_tokens = int64_t{files.sequence_length()} + 1;
   options.field = "spec.data.path";
+  options.check_stop = std::move(check_stop);
   JobData data;
   absl::StatusOr<std::unique_ptr<TokenSource>> train = Open(options, text_limit);
   if (!train.ok()) return train.status();
@@ -236,13 +238,14 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenTokenSource(const TokenSourceOp
   return Open(options, kNoLimit);
 }
 
-absl::StatusOr<JobData> OpenJobData(const v1::TrainingJobSpec& spec, const std::string& data_root) {
-  return Open(spec, data_root, kNoLimit);
+absl::StatusOr<JobData> OpenJobData(const v1::TrainingJobSpec& spec, const std::string& data_root,
+                                    std::function<absl::Status()> check_stop) {
+  return Open(spec, data_root, kNoLimit, std::move(check_stop));
 }
 
 absl::Status CheckJobData(const v1::TrainingJobSpec& spec, const std::string& data_root,
                           int64_t text_limit_bytes) {
-  return Open(spec, data_root, text_limit_bytes).status();
+  return Open(spec, data_root, text_limit_bytes, nullptr).status();
 }
 
 }  // namespace tessera

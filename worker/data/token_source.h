@@ -3,6 +3,7 @@
 #define TESSERA_WORKER_DATA_TOKEN_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct TokenSourceOptions {
   int32_t vocab_size = 0;
   int64_t min_tokens = 1;
   std::string field;  // under which errors name the path: "spec.data.path"
+  // Asked while text is encoded, several times a second; an error ends it with that error. May be
+  // empty.
+  std::function<absl::Status()> check_stop;
 };
 
 // Files of tokens are mapped. Text with a tokenizer, and JSON lines, are encoded here, into host
@@ -51,8 +55,9 @@ struct JobData {
   std::unique_ptr<TokenSource> validation;  // null without evaluation
 };
 // Opens and checks them, with the spec's tokenizer. The errors of OpenTokenSource, and those of
-// LoadTokenizer under "spec.data.tokenizer".
-absl::StatusOr<JobData> OpenJobData(const v1::TrainingJobSpec& spec, const std::string& data_root);
+// LoadTokenizer under "spec.data.tokenizer". check_stop as in TokenSourceOptions.
+absl::StatusOr<JobData> OpenJobData(const v1::TrainingJobSpec& spec, const std::string& data_root,
+                                    std::function<absl::Status()> check_stop = nullptr);
 
 // As OpenJobData, but of text that has to be encoded only the first text_limit_bytes are looked
 // at, of JSON lines those that are whole, and nothing is kept: a check of bounded time before a job

@@ -377,6 +377,19 @@ TEST_F(JobDataTest, NamesTheFieldThatIsWrong) {
   }
 }
 
+TEST_F(JobDataTest, EncodingStopsWhenToldTo) {
+  Write("train", std::string(1 << 20, 'a') + " he");
+  Write("validation", "abc");
+  spec_.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
+  int asked = 0;
+  const absl::Status status = OpenJobData(spec_, root_, [&] {
+                                ++asked;
+                                return absl::AbortedError("stop");
+                              }).status();
+  EXPECT_EQ(status, absl::AbortedError("stop"));
+  EXPECT_EQ(asked, 1);
+}
+
 // A check looks at the beginning only; the run finds what is behind it.
 TEST_F(JobDataTest, AChecksTimeIsBounded) {
   constexpr int64_t kLimit = 1000;

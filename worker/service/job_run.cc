@@ -56,7 +56,8 @@ void JobRun::Run() {
 }
 
 absl::Status JobRun::Execute(std::string* sample) {
-  absl::StatusOr<JobData> data = OpenJobData(assignment_.spec(), context_.data_root);
+  absl::StatusOr<JobData> data =
+      OpenJobData(assignment_.spec(), context_.data_root, [this] { return CheckStop(); });
   if (!data.ok()) return data.status();
   absl::Status status = JoinGroups();
   if (!status.ok()) return status;
