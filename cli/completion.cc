@@ -9,7 +9,8 @@
 namespace tessera {
 namespace {
 
-constexpr char kVerbs[] = "create get describe watch cancel wait doctor explain completion version";
+constexpr char kVerbs[] =
+    "create get describe watch cancel wait doctor explain tokenize completion version";
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
+#include "cli/tokenize_command.h"
 #include "proto/daemon/version.h"
 
 namespace tessera {
@@ -78,8 +79,14 @@ int Main(int argc, char** argv) {
   std::string shell;
   CLI::App* completion = app.add_subcommand("completion", "Print shell completion");
   completion->add_option("shell", shell, "bash, zsh or fish")->required();
+  // For the list of commands only: see RunTokenize's caller below.
+  CLI::App* tokenize = app.add_subcommand(
+      "tokenize", "Turn a text file into a token file (tokenize --help tells more)");
+  tokenize->prefix_command();
   CLI::App* version = app.add_subcommand("version", "Print the version");
 
+  // Another program's arguments, of which none is this one's.
+  if (argc > 1 && std::string(argv[1]) == "tokenize") return RunTokenize(argv + 2);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -94,6 +101,9 @@ int Main(int argc, char** argv) {
   absl::StatusOr<OutputFormat> format = ParseOutputFormat(output);
   if (!format.ok()) return fail(format.status());
   context.output = *format;
+  if (*tokenize) {
+    return fail(absl::InvalidArgumentError("tokenize: must be the first word"));
+  }
   if (*version) {
     printf("tessera %s\n", kVersion);
     return kCliOk;

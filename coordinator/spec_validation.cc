@@ -143,6 +143,17 @@ void CheckData(const v1::TrainingJobSpec& spec, Check& check) {
   if (!data.validation_path().empty()) {
     CheckPath(data.validation_path(), "spec.data.validation_path", "data", check);
   }
+  if (!data.tokenizer().empty()) {
+    CheckPath(data.tokenizer(), "spec.data.tokenizer", check);
+    check.Require(data.format() == v1::DATA_FORMAT_TEXT || data.format() == v1::DATA_FORMAT_JSONL,
+                  "spec.data.tokenizer", data.tokenizer(), "needs spec.data.format text or jsonl");
+  }
+  if (!data.text_field().empty()) {
+    check.Require(data.format() == v1::DATA_FORMAT_JSONL, "spec.data.text_field", data.text_field(),
+                  "needs spec.data.format jsonl");
+    check.Require(data.text_field().size() <= 256, "spec.data.text_field",
+                  data.text_field().substr(0, 80), "must be at most 256 bytes");
+  }
   check.Require(!spec.has_evaluation() || !data.validation_path().empty(),
                 "spec.data.validation_path", "", "required when spec.evaluation is given");
   check.Require(
@@ -264,8 +275,8 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
   }
   if (spec.has_sample()) {
     check.Require(!spec.sample().prompt().empty(), "spec.sample.prompt", "", "required");
-    check.Require(spec.data().format() == v1::DATA_FORMAT_TEXT, "spec.sample", "",
-                  "needs spec.data.format text");
+    check.Require(spec.data().format() == v1::DATA_FORMAT_TEXT && spec.data().tokenizer().empty(),
+                  "spec.sample", "", "needs spec.data.format text without spec.data.tokenizer");
     check.Range(spec.sample().max_new_tokens(), 1, 65536, "spec.sample.max_new_tokens");
     if (spec.sample().has_temperature()) {
       check.Require(spec.sample().temperature() >= 0 && std::isfinite(spec.sample().temperature()),

@@ -124,6 +124,44 @@ TEST(SpecValidation, EachRuleNamesItsField) {
   }
 }
 
+TEST(SpecValidation, TokenizerAndTextFieldGoWithTextOnly) {
+  struct Case {
+    const char* name;
+    v1::DataFormat format;
+    const char* tokenizer;
+    const char* text_field;
+    const char* field;  // that is refused; empty: none
+  };
+  const Case cases[] = {
+      {"text", v1::DATA_FORMAT_TEXT, "tokenizers/gpt2", "", ""},
+      {"jsonl", v1::DATA_FORMAT_JSONL, "tokenizer.json", "body", ""},
+      {"jsonl_bytes", v1::DATA_FORMAT_JSONL, "", "", ""},
+      {"megatron", v1::DATA_FORMAT_MEGATRON, "", "", ""},
+      {"tokens", v1::DATA_FORMAT_NANOGPT, "tokenizer.json", "", "spec.data.tokenizer"},
+      {"megatron_tokenizer", v1::DATA_FORMAT_MEGATRON, "t", "", "spec.data.tokenizer"},
+      {"outside", v1::DATA_FORMAT_TEXT, "a/../../t", "", "spec.data.tokenizer"},
+      {"absolute", v1::DATA_FORMAT_JSONL, "/t", "", "spec.data.tokenizer"},
+      {"text_field", v1::DATA_FORMAT_TEXT, "", "body", "spec.data.text_field"},
+  };
+  for (const Case& c : cases) {
+    v1::TrainingJobSpec spec = Valid();
+    spec.mutable_data()->set_format(c.format);
+    spec.mutable_data()->set_tokenizer(c.tokenizer);
+    spec.mutable_data()->set_text_field(c.text_field);
+    const absl::Status status = ValidateSpec(spec);
+    EXPECT_EQ(FieldOf(status).value_or(""), c.field) << c.name << " " << status;
+  }
+}
+
+TEST(SpecValidation, SamplingNeedsBytes) {
+  v1::TrainingJobSpec spec = Valid();
+  spec.mutable_sample()->set_prompt("a");
+  spec.mutable_sample()->set_max_new_tokens(1);
+  EXPECT_TRUE(ValidateSpec(spec).ok()) << ValidateSpec(spec);
+  spec.mutable_data()->set_tokenizer("t");
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)).value_or(""), "spec.sample");
+}
+
 TEST(SpecValidation, InvalidComesBeforeUnsupported) {
   v1::TrainingJobSpec spec = Valid();
   spec.set_zero_stage(1);

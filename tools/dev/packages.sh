@@ -28,6 +28,8 @@ prometheus-cpp-dev       | build | inc:prometheus/registry.h         | metrics
 libcivetweb-dev          | build | inc:civetweb.h                    | serves the metrics
 libyaml-cpp-dev          | build | inc:yaml-cpp/yaml.h               | job files
 nlohmann-json3-dev       | build | inc:nlohmann/json.hpp             | JSON of other people's files
+libpcre2-dev             | build | inc:pcre2.h                       | patterns that cut text into pre-tokens
+libutf8proc-dev          | build | inc:utf8proc.h                    | Unicode normalization of tokenizers
 libcli11-dev             | build | inc:CLI/CLI.hpp                   | command line of tessera
 libgtest-dev             | build | inc:gtest/gtest.h                 | tests (GoogleTest)
 libgmock-dev             | build | inc:gmock/gmock.h                 | tests (matchers)

@@ -43,10 +43,17 @@ SampleOrder::SampleOrder(int64_t num_tokens, int32_t sequence_length, uint64_t s
   while ((uint64_t{1} << (2 * half_bits_)) < static_cast<uint64_t>(num_windows_)) ++half_bits_;
 }
 
-int64_t SampleOrder::WindowBegin(int64_t cursor) const {
-  const uint64_t epoch = static_cast<uint64_t>(cursor / num_windows_);
-  uint64_t window = static_cast<uint64_t>(cursor % num_windows_);
-  const uint64_t key = Mix(seed_ ^ Mix(epoch));
+SampleCursor SampleOrder::CursorOf(int64_t sample) const {
+  return {.epoch = sample / num_windows_, .index = sample % num_windows_};
+}
+
+int64_t SampleOrder::SampleOf(const SampleCursor& cursor) const {
+  return cursor.epoch * num_windows_ + cursor.index;
+}
+
+int64_t SampleOrder::WindowBegin(const SampleCursor& cursor) const {
+  auto window = static_cast<uint64_t>(cursor.index);
+  const uint64_t key = Mix(seed_ ^ Mix(static_cast<uint64_t>(cursor.epoch)));
   // Cycle walking: the network's domain is less than four times the windows, so this ends soon, and
   // following a cycle of a permutation until it is back inside is a permutation of the inside.
   do {

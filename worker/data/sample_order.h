@@ -11,6 +11,14 @@
 
 namespace tessera {
 
+// A job's place in its data, as people and checkpoints know it.
+struct SampleCursor {
+  int64_t epoch = 0;  // passes over the windows that are complete
+  int64_t index = 0;  // samples taken of the pass that is not; 0 .. windows_per_epoch - 1
+
+  friend bool operator==(const SampleCursor&, const SampleCursor&) = default;
+};
+
 // Windows of sequence_length + 1 tokens start at multiples of sequence_length, so every token but
 // the first is a target exactly once an epoch. An epoch is a permutation of the windows, by a
 // Feistel network with cycle walking over (seed, epoch). Stateless and thread-safe.
@@ -20,9 +28,14 @@ class SampleOrder {
   SampleOrder(int64_t num_tokens, int32_t sequence_length, uint64_t seed);
 
   int64_t windows_per_epoch() const { return num_windows_; }
-  // First token of sample `cursor`; cursor = step * global_batch_size + index in the global batch,
-  // steps counted from 0.
-  int64_t WindowBegin(int64_t cursor) const;
+  // Of sample k of the job: k = step * global_batch_size + index in the global batch, steps counted
+  // from 0. The inverse is SampleOf.
+  SampleCursor CursorOf(int64_t sample) const;
+  int64_t SampleOf(const SampleCursor& cursor) const;
+
+  // First token of the sample at the cursor. REQUIRES: 0 <= cursor.index < windows_per_epoch().
+  int64_t WindowBegin(const SampleCursor& cursor) const;
+  int64_t WindowBegin(int64_t sample) const { return WindowBegin(CursorOf(sample)); }
 
  private:
   const int64_t num_windows_;

@@ -26,6 +26,18 @@ TEST(SampleOrder, EveryEpochIsAPermutationOfTheWindows) {
   }
 }
 
+TEST(SampleOrder, CursorIsTheSampleInEpochs) {
+  const SampleOrder order(7 * 5 + 1, 5, 42);
+  EXPECT_EQ(order.CursorOf(0), (SampleCursor{0, 0}));
+  EXPECT_EQ(order.CursorOf(6), (SampleCursor{0, 6}));
+  EXPECT_EQ(order.CursorOf(7), (SampleCursor{1, 0}));
+  for (int64_t sample = 0; sample < 30; ++sample) {
+    const SampleCursor cursor = order.CursorOf(sample);
+    EXPECT_EQ(order.SampleOf(cursor), sample);
+    EXPECT_EQ(order.WindowBegin(cursor), order.WindowBegin(sample));
+  }
+}
+
 TEST(SampleOrder, DependsOnSeedAndEpoch) {
   std::vector<std::vector<int64_t>> orders;
   for (uint64_t seed : {0, 1}) {

@@ -1,26 +1,41 @@
 #include "worker/data/token_format.h"
 
+#include <algorithm>
 #include <cstring>
 
-#include "absl/base/internal/endian.h"
 #include "absl/strings/str_cat.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kLlmcHeaderBytes = 1024;
-constexpr int32_t kLlmcGpt2Magic = 20240520;
-constexpr int32_t kLlmcLlama3Magic = 20240801;
-
-uint32_t ReadItem(const uint8_t* at, int size) {
-  switch (size) {
-    case 1:
-      return *at;
-    case 2:
-      return absl::little_endian::Load16(at);
-    default:
-      return absl::little_endian::Load32(at);
+// Calls f with a value of the element type.
+template <typename Function>
+auto WithType(TokenType type, Function f) {
+  switch (type) {
+    case TokenType::kU8:
+      return f(uint8_t{});
+    case TokenType::kI8:
+      return f(int8_t{});
+    case TokenType::kI16:
+      return f(int16_t{});
+    case TokenType::kU16:
+      return f(uint16_t{});
+    case TokenType::kI32:
+      return f(int32_t{});
+    case TokenType::kU32:
+      return f(uint32_t{});
+    case TokenType::kI64:
+      break;
   }
+  return f(int64_t{});
+}
+
+// Files and this machine are little-endian.
+template <typename Item>
+Item Load(const uint8_t* at) {
+  Item item;
+  std::memcpy(&item, at, sizeof(Item));
+  return item;
 }
 
 absl::StatusOr<TokenLayout> ParseLlmc(absl::Span<const uint8_t> file) {
@@ -28,18 +43,16 @@ absl::StatusOr<TokenLayout> ParseLlmc(absl::Span<const uint8_t> file) {
     return absl::InvalidArgumentError(absl::StrCat("has ", file.size(), " bytes, fewer than the ",
                                                    kLlmcHeaderBytes, " of an llm.c header"));
   }
-  auto word = [&](int i) {
-    return static_cast<int32_t>(absl::little_endian::Load32(file.data() + 4 * i));
-  };
+  auto word = [&](int i) { return Load<int32_t>(file.data() + 4 * i); };
   TokenLayout layout;
   layout.data_offset_bytes = kLlmcHeaderBytes;
   int version = 0;
   if (word(0) == kLlmcGpt2Magic) {
-    version = 1;
-    layout.item_size_bytes = 2;
+    version = kLlmcGpt2Version;
+    layout.type = TokenType::kU16;
   } else if (word(0) == kLlmcLlama3Magic) {
-    version = 7;
-    layout.item_size_bytes = 4;
+    version = kLlmcLlama3Version;
+    layout.type = TokenType::kU32;
   } else {
     return absl::InvalidArgumentError(absl::StrCat("magic at byte 0 is ", word(0), ", not ",
                                                    kLlmcGpt2Magic, " or ", kLlmcLlama3Magic));
@@ -49,7 +62,7 @@ absl::StatusOr<TokenLayout> ParseLlmc(absl::Span<const uint8_t> file) {
         absl::StrCat("version at byte 4 is ", word(1), ", not ", version));
   }
   layout.num_tokens = word(2);
-  const int64_t expected = kLlmcHeaderBytes + layout.num_tokens * layout.item_size_bytes;
+  const int64_t expected = kLlmcHeaderBytes + layout.num_tokens * SizeBytes(layout.type);
   if (layout.num_tokens < 0 || expected != static_cast<int64_t>(file.size())) {
     return absl::InvalidArgumentError(absl::StrCat("token count at byte 8 is ", layout.num_tokens,
                                                    ", which asks for ", expected,
@@ -59,26 +72,33 @@ absl::StatusOr<TokenLayout> ParseLlmc(absl::Span<const uint8_t> file) {
 }
 
 template <typename Item>
-int64_t FirstAtLeast(const uint8_t* data, int64_t count, uint32_t limit) {
-  // Blocks are folded with max first, which compilers vectorise; only a bad block is searched.
+int64_t FirstOutside(const uint8_t* data, int64_t count, int64_t limit) {
+  // Blocks are folded with min and max first, which compilers vectorise; only a bad one is
+  // searched.
   constexpr int64_t kBlock = 4096;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t end = begin + kBlock < count ? begin + kBlock : count;
+    const int64_t end = std::min(begin + kBlock, count);
+    Item smallest = 0;
     Item largest = 0;
     for (int64_t i = begin; i < end; ++i) {
-      Item item;
-      std::memcpy(&item, data + i * sizeof(Item), sizeof(Item));
-      largest = item > largest ? item : largest;
+      const Item item = Load<Item>(data + i * sizeof(Item));
+      smallest = std::min(smallest, item);
+      largest = std::max(largest, item);
     }
-    if (largest < limit) continue;
+    if (smallest >= 0 && static_cast<int64_t>(largest) < limit) continue;
     for (int64_t i = begin; i < end; ++i) {
-      if (ReadItem(data + i * sizeof(Item), sizeof(Item)) >= limit) return i;
+      const int64_t id = Load<Item>(data + i * sizeof(Item));
+      if (id < 0 || id >= limit) return i;
     }
   }
   return -1;
 }
 
 }  // namespace
+
+int SizeBytes(TokenType type) {
+  return WithType(type, [](auto item) { return static_cast<int>(sizeof(item)); });
+}
 
 absl::StatusOr<TokenLayout> ParseTokenLayout(v1::DataFormat format,
                                              absl::Span<const uint8_t> file) {
@@ -92,7 +112,7 @@ absl::StatusOr<TokenLayout> ParseTokenLayout(v1::DataFormat format,
         return absl::InvalidArgumentError(
             absl::StrCat("has ", file.size(), " bytes, which is no whole number of uint16 tokens"));
       }
-      layout.item_size_bytes = 2;
+      layout.type = TokenType::kU16;
       layout.num_tokens = static_cast<int64_t>(file.size()) / 2;
       return layout;
     case v1::DATA_FORMAT_LLMC:
@@ -105,33 +125,27 @@ absl::StatusOr<TokenLayout> ParseTokenLayout(v1::DataFormat format,
 
 void ReadTokens(const TokenLayout& layout, absl::Span<const uint8_t> file, int64_t begin,
                 absl::Span<int32_t> tokens) {
-  const uint8_t* at = file.data() + layout.data_offset_bytes + begin * layout.item_size_bytes;
-  for (int32_t& token : tokens) {
-    token = static_cast<int32_t>(ReadItem(at, layout.item_size_bytes));
-    at += layout.item_size_bytes;
-  }
+  WithType(layout.type, [&]<typename Item>(Item) {
+    const uint8_t* at = file.data() + layout.data_offset_bytes + begin * sizeof(Item);
+    for (int32_t& token : tokens) {
+      token = static_cast<int32_t>(Load<Item>(at));
+      at += sizeof(Item);
+    }
+  });
 }
 
-IdViolation FindIdAtLeast(const TokenLayout& layout, absl::Span<const uint8_t> file,
+IdViolation FindIdOutside(const TokenLayout& layout, absl::Span<const uint8_t> file,
                           int64_t vocab_size) {
-  const uint8_t* data = file.data() + layout.data_offset_bytes;
-  const auto limit = static_cast<uint32_t>(vocab_size);
-  IdViolation violation;
-  switch (layout.item_size_bytes) {
-    case 1:
-      if (limit <= 0xff) violation.index = FirstAtLeast<uint8_t>(data, layout.num_tokens, limit);
-      break;
-    case 2:
-      if (limit <= 0xffff) violation.index = FirstAtLeast<uint16_t>(data, layout.num_tokens, limit);
-      break;
-    default:
-      violation.index = FirstAtLeast<uint32_t>(data, layout.num_tokens, limit);
-  }
-  if (violation.index >= 0) {
-    violation.byte_offset = layout.data_offset_bytes + violation.index * layout.item_size_bytes;
-    violation.id = ReadItem(file.data() + violation.byte_offset, layout.item_size_bytes);
-  }
-  return violation;
+  return WithType(layout.type, [&]<typename Item>(Item) {
+    const uint8_t* data = file.data() + layout.data_offset_bytes;
+    IdViolation violation;
+    violation.index = FirstOutside<Item>(data, layout.num_tokens, vocab_size);
+    if (violation.index < 0) return violation;
+    const int64_t offset = violation.index * static_cast<int64_t>(sizeof(Item));
+    violation.byte_offset = layout.data_offset_bytes + offset;
+    violation.id = Load<Item>(data + offset);
+    return violation;
+  });
 }
 
 }  // namespace tessera

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 absl::Status CheckFiles(const v1::TrainingJobSpec& spec, const std::string& data_root) {
-  absl::Status status = OpenJobData(spec, data_root).status();
+  absl::Status status = CheckJobData(spec, data_root);
   return status.ok() ? OpenInitialWeights(spec, data_root).status() : status;
 }
 

@@ -58,7 +58,8 @@ void JobRun::Run() {
 }
 
 absl::Status JobRun::Execute(std::string* sample) {
-  absl::StatusOr<JobData> data = OpenJobData(assignment_.spec(), context_.data_root);
+  absl::StatusOr<JobData> data =
+      OpenJobData(assignment_.spec(), context_.data_root, [this] { return CheckStop(); });
   if (!data.ok()) return data.status();
   absl::StatusOr<std::unique_ptr<WeightReader>> weights =
       OpenInitialWeights(assignment_.spec(), context_.data_root);

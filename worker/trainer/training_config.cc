@@ -77,8 +77,9 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinat
       .Valid(micro_batches >= 1, "spec.batch.micro_batches", micro_batches, "at least 1")
       .Valid(!spec.has_evaluation() || spec.evaluation().every_steps() >= 1,
              "spec.evaluation.every_steps", spec.evaluation().every_steps(), "at least 1")
-      .Valid(!spec.has_sample() || spec.data().format() == v1::DATA_FORMAT_TEXT, "spec.sample", "",
-             "needs spec.data.format text");
+      .Valid(!spec.has_sample() ||
+                 (spec.data().format() == v1::DATA_FORMAT_TEXT && spec.data().tokenizer().empty()),
+             "spec.sample", "", "needs spec.data.format text without spec.data.tokenizer");
   if (!checks.status().ok()) return checks.status();
   return checks
       .Valid(model.has_head_size() || model.hidden_size() % model.heads() == 0, "spec.model.heads",
