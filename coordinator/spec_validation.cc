@@ -295,7 +295,7 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
   if (!spec.initial_weights().empty()) {
     CheckPath(spec.initial_weights(), "spec.initial_weights", "data", check);
   }
-  if (spec.has_export()) {
+  if (spec.has_export_()) {
     CheckPath(spec.export_().path(), "spec.export.path", "export", check);
     check.Enumerated(spec.export_().precision(), v1::Precision_IsValid(spec.export_().precision()),
                      "spec.export.precision");

@@ -72,7 +72,7 @@ v1::TrainingJobSpec ValidLlama() {
   spec.set_recompute(v1::RECOMPUTE_FULL);
   spec.mutable_recompute_layers()->set_count(1);
   spec.set_initial_weights("models/llama");
-  spec.mutable_export()->set_path("out");
+  spec.mutable_export_()->set_path("out");
   return spec;
 }
 
@@ -112,8 +112,8 @@ TEST(SpecValidation, EachRuleNamesItsField) {
       {"spec.recompute_layers.first", [](auto& s) { s.mutable_recompute_layers()->set_first(1); }},
       {"spec.recompute_layers.count", [](auto& s) { s.mutable_recompute_layers()->set_count(2); }},
       {"spec.initial_weights", [](auto& s) { s.set_initial_weights("../weights"); }},
-      {"spec.export.path", [](auto& s) { s.mutable_export()->set_path("/tmp/x"); }},
-      {"spec.export.path", [](auto& s) { s.mutable_export()->clear_path(); }},
+      {"spec.export.path", [](auto& s) { s.mutable_export_()->set_path("/tmp/x"); }},
+      {"spec.export.path", [](auto& s) { s.mutable_export_()->clear_path(); }},
   };
   for (const Case& c : cases) {
     v1::TrainingJobSpec spec = ValidLlama();

@@ -1,6 +1,7 @@
 #include "tests/parity/parity_harness.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -84,10 +85,13 @@ absl::Status RunRank(const v1::TrainingJobSpec& spec, const JobData& data,
   return absl::OkStatus();
 }
 
+bool IsSame(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
 absl::Status CheckAgreement(const ParityRun& first, const ParityRun& other, size_t index) {
   for (size_t i = 0; i < first.steps.size(); ++i) {
     const StepResult &a = first.steps[i], &b = other.steps.at(i);
-    if (a.loss != b.loss || a.gradient_norm != b.gradient_norm ||
+    if (!IsSame(a.loss, b.loss) || !IsSame(a.gradient_norm, b.gradient_norm) ||
+        a.skipped_steps != b.skipped_steps || a.loss_scale != b.loss_scale ||
         a.validation_loss != b.validation_loss) {
       return absl::InternalError(absl::StrCat("rank ", index, " disagrees on step ", a.step));
     }

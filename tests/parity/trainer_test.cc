@@ -194,7 +194,7 @@ TEST(Trainer, StartsFromWhatItExported) {
   for (v1::TrainingJobSpec spec : {SmallSpec(), LlamaSpec()}) {
     const std::string folder =
         testing::TempDir() + "/export-" + v1::ModelFamily_Name(spec.model().family());
-    spec.mutable_export()->set_path("unused");
+    spec.mutable_export_()->set_path("unused");
     ParityOptions options;
     options.finish = [&](Trainer& trainer) { return trainer.Export(folder); };
     const JobData data = Data();

@@ -1,5 +1,6 @@
 #include "worker/model/transformer.h"
 
+#include <optional>
 #include <utility>
 
 #include "kernels/status_macros.h"
@@ -62,19 +63,22 @@ void TransformerActivations::AddLayers(const ModelConfig& config, bool backward)
   const Shape shape{embedded.shape()};
   // Without backward every layer uses one set of tensors, and reads what the layer before wrote to
   // the other of two outputs.
-  BlockActivations shared;
+  std::optional<AttentionActivations> shared_attention;
+  std::optional<BlockActivations> shared_inner;
   Tensor outputs[2];
-  bool has_shared = false;
   for (int64_t i = 0; i < config.layers; ++i) {
     const Recompute what = backward ? recompute.of(i) : Recompute::kFull;
-    if (what != Recompute::kNone && !std::exchange(has_shared, true)) {
-      shared = BlockActivations::CreateInner(config, this->shape, buffers);
+    if (what != Recompute::kNone && !shared_attention) {
+      shared_attention = AttentionActivations::Create(this->shape, buffers);
     }
-    BlockActivations layer = shared;
-    if (what != Recompute::kFull) {
-      layer = BlockActivations::CreateInner(config, this->shape, buffers);
+    if (what == Recompute::kFull && !shared_inner) {
+      shared_inner = BlockActivations::CreateInner(config, this->shape, buffers);
     }
-    if (what == Recompute::kAttention) layer.attention = shared.attention;
+    BlockActivations layer = what == Recompute::kFull
+                                 ? *shared_inner
+                                 : BlockActivations::CreateInner(config, this->shape, buffers);
+    layer.attention = what == Recompute::kNone ? AttentionActivations::Create(this->shape, buffers)
+                                               : *shared_attention;
     layer.output = backward || i < 2 ? buffers.New(shape, "residual after mlp") : outputs[i % 2];
     outputs[i % 2] = layer.output;
     layers.push_back(layer);

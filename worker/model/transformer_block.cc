@@ -53,7 +53,6 @@ BlockActivations BlockActivations::CreateInner(const ModelConfig& config,
   const int64_t rows = shape.batch * shape.time;
   BlockActivations activations;
   activations.norm_1 = NormActivations::Create(config, rows, buffers);
-  activations.attention = AttentionActivations::Create(shape, buffers);
   activations.middle = buffers.New({rows, config.hidden_size}, "residual after attention");
   activations.norm_2 = NormActivations::Create(config, rows, buffers);
   activations.mlp = MlpActivations::Create(config, rows, buffers);

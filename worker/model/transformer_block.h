@@ -36,7 +36,7 @@ struct BlockActivations {
   MlpActivations mlp;
   Tensor output;  // (M, C)
 
-  // All but output, which several layers may share.
+  // All but output and attention, which several layers may share.
   static BlockActivations CreateInner(const ModelConfig& config, const AttentionShape& shape,
                                       ActivationBuffers& buffers);
 };

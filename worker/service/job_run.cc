@@ -65,7 +65,7 @@ absl::Status JobRun::Execute(std::string* sample) {
       OpenInitialWeights(assignment_.spec(), context_.data_root);
   if (!weights.ok()) return weights.status();
   const bool is_first = assignment_.coordinates().global_rank() == 0;
-  const bool exports = is_first && assignment_.spec().has_export();
+  const bool exports = is_first && assignment_.spec().has_export_();
   absl::Status status = exports ? CheckExportFolder() : absl::OkStatus();
   if (status.ok()) status = JoinGroups();
   if (!status.ok()) return status;

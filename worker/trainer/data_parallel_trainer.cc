@@ -200,7 +200,7 @@ absl::Status DataParallelTrainer::RunMicroBatch(const HostBatch& batch, int64_t 
                                                 float gradient_scale, bool backward,
                                                 LossTotal& total) {
   const int64_t count = config_.micro_batch_size(), time = config_.sequence_length;
-  Gpt2Activations& activations = *activations_;
+  TransformerActivations& activations = *activations_;
   TESSERA_RETURN_IF_ERROR(device_.CopyIn(batch.inputs(first, count).data(),
                                          activations.ids.size_bytes(), activations.ids, *stream_));
   TESSERA_RETURN_IF_ERROR(device_.CopyIn(batch.targets(first, count).data(),

@@ -215,7 +215,7 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
                                   sample.has_temperature() ? sample.temperature() : 1.0,
                                   sample.top_k(), sample.seed()};
   }
-  if (spec.has_export()) {
+  if (spec.has_export_()) {
     const v1::Precision precision = spec.export_().precision();
     config.export_options =
         ExportOptions{spec.export_().path(),
