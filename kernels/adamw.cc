@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -22,6 +23,7 @@ absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor
   }
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kOptimizer);
     return cpu::AdamW(parameter, gradient, exp_avg, exp_avg_sq, options, cpu::NumThreads(stream));
   }
   return NoBackend("adamw", stream);

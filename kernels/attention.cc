@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 namespace {
@@ -47,6 +48,7 @@ absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q
       CheckForward("attention_forward", shape, q, k, v, output, log_sum_exp, workspace, stream);
   if (!status.ok()) return status;
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kAttention);
     return cpu::CausalAttentionForward(shape, q, k, v, output, log_sum_exp, workspace,
                                        cpu::NumThreads(stream));
   }
@@ -71,6 +73,7 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
       .Rows("d_v", d_v, q.dtype(), v.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kAttention);
     return cpu::CausalAttentionBackward(shape, q, k, v, output, log_sum_exp, d_output, d_q, d_k,
                                         d_v, workspace, cpu::NumThreads(stream));
   }

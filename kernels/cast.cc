@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -13,6 +14,7 @@ absl::Status Cast(const Tensor& input, const Tensor& output, Stream& stream) {
       .Dense("output", output, output.dtype(), input.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kElementwise);
     return cpu::Cast(input, output, cpu::NumThreads(stream));
   }
   return NoBackend("cast", stream);

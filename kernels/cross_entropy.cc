@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 namespace {
@@ -33,6 +34,7 @@ absl::Status CrossEntropy(const Tensor& logits, const Tensor& targets,
             "num_classes must be at least 1 and at most the columns of logits");
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kCrossEntropy);
     return cpu::CrossEntropy(logits, targets, options, losses, cpu::NumThreads(stream));
   }
   return NoBackend("cross_entropy", stream);
@@ -50,6 +52,7 @@ absl::Status CrossEntropyStatistics(const Tensor& logits, const Tensor& targets,
       .Dense("target_logit", target_logit, DType::kFloat32, {m});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kCrossEntropy);
     return cpu::CrossEntropyStatistics(logits, targets, num_classes, slice, row_max, exp_sum,
                                        target_logit, cpu::NumThreads(stream));
   }
@@ -69,6 +72,7 @@ absl::Status CombineCrossEntropy(const Tensor& row_max, const Tensor& exp_sum,
       .Dense("losses", losses, DType::kFloat32, {m});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kCrossEntropy);
     return cpu::CombineCrossEntropy(row_max, exp_sum, target_logit, targets, log_sum_exp, losses,
                                     cpu::NumThreads(stream));
   }
@@ -84,6 +88,7 @@ absl::Status CrossEntropyGradient(const Tensor& logits, const Tensor& targets,
   checks.Dense("log_sum_exp", log_sum_exp, DType::kFloat32, {m});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kCrossEntropy);
     return cpu::CrossEntropyGradient(logits, targets, options, slice, log_sum_exp,
                                      cpu::NumThreads(stream));
   }

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -18,6 +19,7 @@ absl::Status Dropout(const Tensor& input, const DropoutOptions& options, const T
             "row_elements must be 0 or at least the columns of input");
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kDropout);
     return cpu::Dropout(input, options, output, cpu::NumThreads(stream));
   }
   return NoBackend("dropout", stream);

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -13,6 +14,7 @@ absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& output, Stream&
       .Dense("output", output, a.dtype(), a.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kElementwise);
     return cpu::Add(a, b, output, cpu::NumThreads(stream));
   }
   return NoBackend("add", stream);
@@ -23,6 +25,7 @@ absl::Status Scale(const Tensor& tensor, float factor, Stream& stream) {
   checks.Floating("tensor", tensor).Dense("tensor", tensor, tensor.dtype(), tensor.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kElementwise);
     return cpu::Scale(tensor, factor, cpu::NumThreads(stream));
   }
   return NoBackend("scale", stream);

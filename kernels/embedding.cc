@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 namespace {
@@ -46,6 +47,7 @@ absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
       CheckEmbedding("embedding_forward", false, ids, token_table, position_table, output, stream);
   if (!status.ok()) return status;
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kEmbedding);
     return cpu::EmbeddingForward(ids, token_table, position_table, output, cpu::NumThreads(stream));
   }
   return NoBackend("embedding_forward", stream);
@@ -58,6 +60,7 @@ absl::Status EmbeddingBackward(const Tensor& ids, const Tensor& d_output,
                                        d_position_table, d_output, stream);
   if (!status.ok()) return status;
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kEmbedding);
     return cpu::EmbeddingBackward(ids, d_output, d_token_table, d_position_table,
                                   cpu::NumThreads(stream));
   }

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -12,6 +13,7 @@ absl::Status GeluForward(const Tensor& input, const Tensor& output, Stream& stre
       .Dense("output", output, input.dtype(), input.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kActivation);
     return cpu::GeluForward(input, output, cpu::NumThreads(stream));
   }
   return NoBackend("gelu_forward", stream);
@@ -26,6 +28,7 @@ absl::Status GeluBackward(const Tensor& input, const Tensor& d_output, const Ten
       .Dense("d_input", d_input, input.dtype(), input.shape());
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kActivation);
     return cpu::GeluBackward(input, d_output, d_input, cpu::NumThreads(stream));
   }
   return NoBackend("gelu_backward", stream);

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -20,6 +21,7 @@ absl::Status LayerNormForward(const Tensor& input, const Tensor& weight, const T
       .Dense("rstd", rstd, DType::kFloat32, {m});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kNorm);
     return cpu::LayerNormForward(input, weight, bias, epsilon, output, mean, rstd,
                                  cpu::NumThreads(stream));
   }
@@ -45,6 +47,7 @@ absl::Status LayerNormBackward(const Tensor& d_output, const Tensor& input, cons
   if (!addend.is_null()) checks.Dense("addend", addend, dtype, {m, c});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kNorm);
     return cpu::LayerNormBackward(d_output, input, weight, mean, rstd, addend, d_input, d_weight,
                                   d_bias, cpu::NumThreads(stream));
   }

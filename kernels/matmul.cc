@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 namespace {
@@ -33,6 +34,7 @@ absl::Status Matmul(const Tensor& a, const Tensor& b, const Tensor& output,
                     const MatmulOptions& options, Stream& stream) {
   if (absl::Status status = CheckMatmul(a, b, output, options, stream); !status.ok()) return status;
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kMatmul);
     return cpu::Matmul(a, b, output, options, cpu::NumThreads(stream));
   }
   return NoBackend("matmul", stream);
@@ -46,6 +48,7 @@ absl::Status AddRowSum(const Tensor& input, const Tensor& output, Stream& stream
       .Accumulated("output", output, input.dtype(), {n});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kMatmul);
     return cpu::AddRowSum(input, output, cpu::NumThreads(stream));
   }
   return NoBackend("add_row_sum", stream);

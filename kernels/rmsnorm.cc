@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -17,6 +18,7 @@ absl::Status RmsNormForward(const Tensor& input, const Tensor& weight, float eps
       .Dense("rstd", rstd, DType::kFloat32, {m});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kNorm);
     return cpu::RmsNormForward(input, weight, epsilon, output, rstd, cpu::NumThreads(stream));
   }
   return NoBackend("rmsnorm_forward", stream);
@@ -38,6 +40,7 @@ absl::Status RmsNormBackward(const Tensor& d_output, const Tensor& input, const 
   if (!addend.is_null()) checks.Dense("addend", addend, dtype, {m, c});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kNorm);
     return cpu::RmsNormBackward(d_output, input, weight, rstd, addend, d_input, d_weight,
                                 cpu::NumThreads(stream));
   }

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -24,6 +25,7 @@ absl::Status RotaryTable(const RotaryOptions& options, int64_t first_position,
   }
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kRotary);
     return cpu::RotaryTable(options, first_position, positions, table, cpu::NumThreads(stream));
   }
   return NoBackend("rotary_table", stream);
@@ -41,6 +43,7 @@ absl::Status Rotary(const Tensor& table, bool inverse, const Tensor& x, Stream& 
       .That(time >= 1 && m % time == 0, "table's rows must divide the rows of x");
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kRotary);
     return cpu::Rotary(table, inverse, x, cpu::NumThreads(stream));
   }
   return NoBackend("rotary", stream);

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -12,6 +13,7 @@ absl::Status SquaredNorm(const Tensor& input, const Tensor& output, Stream& stre
       .Dense("output", output, DType::kFloat32, {1});
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kOptimizer);
     return cpu::SquaredNorm(input, output, cpu::NumThreads(stream));
   }
   return NoBackend("squared_norm", stream);

@@ -2,6 +2,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/operation_times.h"
 
 namespace tessera {
 
@@ -15,6 +16,7 @@ absl::Status SwiGluForward(const Tensor& gate, const Tensor& up, const Tensor& o
       .Rows("output", output, gate.dtype(), shape);
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kActivation);
     return cpu::SwiGluForward(gate, up, output, cpu::NumThreads(stream));
   }
   return NoBackend("swiglu_forward", stream);
@@ -32,6 +34,7 @@ absl::Status SwiGluBackward(const Tensor& gate, const Tensor& up, const Tensor& 
       .Rows("d_up", d_up, gate.dtype(), shape);
   if (!checks.status().ok()) return checks.status();
   if (stream.device().kind() == DeviceKind::kCpu) {
+    const OperationTimer timer(OperationFamily::kActivation);
     return cpu::SwiGluBackward(gate, up, d_output, d_gate, d_up, cpu::NumThreads(stream));
   }
   return NoBackend("swiglu_backward", stream);

@@ -239,7 +239,7 @@ void BenchElementwise(Bench& b) {
   b.Pass("add", 3 * bytes, [&] { return Add(x, y, z, b.stream()); });
   b.Pass("scale", 2 * bytes, [&] { return Scale(x, 1, b.stream()); });
   b.Pass("cast from float32", bytes + 4.0 * m * c, [&] { return Cast(floats, x, b.stream()); });
-  b.Pass("squared norm", bytes, [&] { return SquaredNorm(x, norm, b.stream()); });
+  b.Pass("squared norm", bytes, [&] { return SquaredNorm(x.Reshape({m * c}), norm, b.stream()); });
   b.Pass("row sum", bytes,
          [&] { return AddRowSum(x, table.Reshape({m * 128}).Slice(0, c), b.stream()); });
 }

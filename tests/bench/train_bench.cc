@@ -46,7 +46,7 @@ struct Result {
   std::string model, precision;
   double parameters = 0, tokens_per_s = 0, gflops = 0, share = 0, step_seconds = 0;
   std::array<double, kNumOperationFamilies> family_seconds = {};  // per step
-  ArenaUsage usage;
+  ArenaUsage usage = {};
 };
 
 int Divided(int value, int least) { return std::max(least, value / absl::GetFlag(FLAGS_divisor)); }

@@ -30,8 +30,8 @@ class JobRunnerTest : public testing::Test {
     for (int i = 0; i < 500; ++i) text << "the quick brown fox " << i;
     text.close();
     runner_ = std::make_unique<JobRunner>(
-        WorkerContext{"workers/w0", root_, device_.get(), transport_.get()}, &log_,
-        [this](const v1::WorkerMessage& message) {
+        WorkerContext{"workers/w0", root_, root_ + "/exports", device_.get(), transport_.get()},
+        &log_, [this](const v1::WorkerMessage& message) {
           std::lock_guard<std::mutex> lock(mutex_);
           sent_.push_back(message);
           changed_.notify_all();
