@@ -144,7 +144,7 @@ void CheckData(const v1::TrainingJobSpec& spec, Check& check) {
     CheckPath(data.validation_path(), "spec.data.validation_path", "data", check);
   }
   if (!data.tokenizer().empty()) {
-    CheckPath(data.tokenizer(), "spec.data.tokenizer", check);
+    CheckPath(data.tokenizer(), "spec.data.tokenizer", "data", check);
     check.Require(data.format() == v1::DATA_FORMAT_TEXT || data.format() == v1::DATA_FORMAT_JSONL,
                   "spec.data.tokenizer", data.tokenizer(), "needs spec.data.format text or jsonl");
   }
