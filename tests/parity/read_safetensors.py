@@ -75,4 +75,5 @@ def main():
                 shapes.write(" ".join([name, dtype] + [str(d) for d in tensor.shape]) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
