@@ -72,9 +72,9 @@ absl::Status JobRun::Execute(std::string* sample) {
 
   const MeshGroups groups{communicators_[0].get(), communicators_[1].get(), communicators_[2].get(),
                           communicators_[3].get(), communicators_[4].get()};
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      assignment_.spec(), assignment_.coordinates(), groups, *data, weights->get(),
-      *context_.device);
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer =
+      Trainer::Create(assignment_.spec(), assignment_.coordinates(), groups, *data, weights->get(),
+                      *context_.device);
   if (!trainer.ok()) return trainer.status();
   weights->reset();  // its files need not stay mapped
 
@@ -112,10 +112,9 @@ std::string JobRun::ExportFolder() const {
 absl::Status JobRun::CheckExportFolder() const {
   std::error_code error;
   if (!std::filesystem::exists(ExportFolder(), error) && !error) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat("spec.export.path: ",
-                                               assignment_.spec().export_().path(),
-                                               ": must not exist under the export root of ",
-                                               context_.worker));
+  return absl::AlreadyExistsError(
+      absl::StrCat("spec.export.path: ", assignment_.spec().export_().path(),
+                   ": must not exist under the export root of ", context_.worker));
 }
 
 absl::Status JobRun::JoinGroups() {

@@ -31,9 +31,11 @@ absl::Status NotFinite(int64_t step, absl::string_view what, double value) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Trainer>> DataParallelTrainer::Create(
-    const TrainingConfig& config, const MeshGroups& groups, const JobData& data,
-    const WeightReader* weights, Device& device) {
+absl::StatusOr<std::unique_ptr<Trainer>> DataParallelTrainer::Create(const TrainingConfig& config,
+                                                                     const MeshGroups& groups,
+                                                                     const JobData& data,
+                                                                     const WeightReader* weights,
+                                                                     Device& device) {
   std::unique_ptr<DataParallelTrainer> trainer(new DataParallelTrainer(config, data, device));
   TESSERA_RETURN_IF_ERROR(trainer->Allocate(groups));
   TESSERA_RETURN_IF_ERROR(trainer->FillInitialWeights(weights));
@@ -95,15 +97,15 @@ absl::Status DataParallelTrainer::ForPieces(const Body& body) {
 }
 
 absl::Status DataParallelTrainer::FillInitialWeights(const WeightReader* weights) {
-  return ForPieces([&](ParameterId id, const ParameterSpec& parameter, int64_t begin,
-                       absl::Span<float> values) {
-    if (weights != nullptr) {
-      TESSERA_RETURN_IF_ERROR(weights->ReadParameter(parameter.name, begin, values));
-    } else {
-      FillInitialValues(parameter, config_.init_seed, begin, values);
-    }
-    return optimizer_->Write(id, begin, values, *stream_);
-  });
+  return ForPieces(
+      [&](ParameterId id, const ParameterSpec& parameter, int64_t begin, absl::Span<float> values) {
+        if (weights != nullptr) {
+          TESSERA_RETURN_IF_ERROR(weights->ReadParameter(parameter.name, begin, values));
+        } else {
+          FillInitialValues(parameter, config_.init_seed, begin, values);
+        }
+        return optimizer_->Write(id, begin, values, *stream_);
+      });
 }
 
 absl::Status DataParallelTrainer::Export(const std::string& folder) {
@@ -313,8 +315,8 @@ absl::Status DataParallelTrainer::WriteParameter(const std::string& name,
   TESSERA_ASSIGN_OR_RETURN(const ParameterId id, store_->Find(name));
   const int64_t count = store_->units()[id.unit].parameters[id.index].shape.num_elements();
   if (static_cast<int64_t>(values.size()) != count) {
-    return absl::InvalidArgumentError(absl::StrCat("parameter \"", name, "\": ", values.size(),
-                                                   " values: must be ", count));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter \"", name, "\": ", values.size(), " values: must be ", count));
   }
   return optimizer_->Write(id, 0, values, *stream_);
 }

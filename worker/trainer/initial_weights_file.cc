@@ -33,9 +33,9 @@ class ModelComparison {
   ModelComparison& Same(absl::string_view field, const absl::AlphaNum& job,
                         const absl::AlphaNum& weights) {
     if (status_.ok() && job.Piece() != weights.Piece()) {
-      status_ = InvalidField(absl::StrCat("spec.model.", field), job.Piece(),
-                             absl::StrCat("must be ", weights.Piece(), ", as ", kField, " (", path_,
-                                          ") has it"));
+      status_ = InvalidField(
+          absl::StrCat("spec.model.", field), job.Piece(),
+          absl::StrCat("must be ", weights.Piece(), ", as ", kField, " (", path_, ") has it"));
     }
     return *this;
   }

@@ -13,8 +13,8 @@
 #include "kernels/device.h"
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
-#include "worker/comm/communicator.h"
 #include "worker/checkpoint/weight_reader.h"
+#include "worker/comm/communicator.h"
 #include "worker/data/token_source.h"
 
 namespace tessera {
@@ -34,8 +34,8 @@ struct StepResult {
   double loss = 0;           // nats per valid target of the global batch
   double gradient_norm = 0;  // of the reduced gradient, before clipping after_reduce
   double learning_rate = 0;
-  int64_t tokens = 0;    // input tokens over all ranks
-  double seconds = 0;    // wall time of the step, evaluation excluded
+  int64_t tokens = 0;         // input tokens over all ranks
+  double seconds = 0;         // wall time of the step, evaluation excluded
   int64_t skipped_steps = 0;  // so far: the gradient was not finite, no weight has changed; fp16
   std::optional<double> loss_scale;  // with which the step was computed; fp16 only
   std::optional<double> validation_loss;
@@ -69,12 +69,9 @@ class Trainer {
   // the field's path for a spec that this version cannot train; RESOURCE_EXHAUSTED from the arena.
   // weights: where training starts, as OpenInitialWeights gives them; null: random, from
   // spec.seeds.init. device, groups and data outlive the trainer.
-  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::TrainingJobSpec& spec,
-                                                         const v1::MeshCoordinates& coordinates,
-                                                         const MeshGroups& groups,
-                                                         const JobData& data,
-                                                         const WeightReader* weights,
-                                                         Device& device);
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(
+      const v1::TrainingJobSpec& spec, const v1::MeshCoordinates& coordinates,
+      const MeshGroups& groups, const JobData& data, const WeightReader* weights, Device& device);
   virtual ~Trainer() = default;
 
   // All remaining steps. Errors of communicators and of the observer pass through.

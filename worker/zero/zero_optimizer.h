@@ -52,8 +52,8 @@ class ZeroOptimizer {
   // the shard compute the same bits.
   absl::StatusOr<double> Step(const StepInput& input, Stream& stream);
 
-  // Elements of a parameter from `begin` on, in fp32: the master's, or the store's where there is no
-  // master. REQUIRES: in range.
+  // Elements of a parameter from `begin` on, in fp32: the master's, or the store's where there is
+  // no master. REQUIRES: in range.
   absl::Status Read(ParameterId id, int64_t begin, absl::Span<float> values, Stream& stream) const;
   // Sets master and store.
   absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
