@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
+#include "storage/utf8.h"
 
 namespace tessera {
 namespace {
@@ -205,39 +206,6 @@ absl::Status ParseJson(absl::string_view text, int max_depth, JsonHandler& handl
   Adapter adapter(max_depth, handler);
   nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
   return adapter.status();
-}
-
-bool IsUtf8(absl::string_view text) {
-  const auto* at = reinterpret_cast<const uint8_t*>(text.data());
-  const uint8_t* const end = at + text.size();
-  while (at < end) {
-    const uint8_t lead = *at++;
-    if (lead < 0x80) continue;
-    // RFC 3629, section 4: the range of the second byte excludes overlong forms, surrogates and
-    // what is above U+10FFFF.
-    int more = 0;
-    uint8_t low = 0x80, high = 0xBF;
-    if (lead >= 0xC2 && lead <= 0xDF) {
-      more = 1;
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      more = 2;
-      if (lead == 0xE0) low = 0xA0;
-      if (lead == 0xED) high = 0x9F;
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      more = 3;
-      if (lead == 0xF0) low = 0x90;
-      if (lead == 0xF4) high = 0x8F;
-    } else {
-      return false;
-    }
-    for (; more > 0; --more) {
-      if (at == end || *at < low || *at > high) return false;
-      ++at;
-      low = 0x80;
-      high = 0xBF;
-    }
-  }
-  return true;
 }
 
 std::string QuotedForMessage(absl::string_view text) {

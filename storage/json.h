@@ -39,8 +39,6 @@ class JsonHandler {
 // each other deeper than max_depth; a number that is not finite as a double.
 absl::Status ParseJson(absl::string_view text, int max_depth, JsonHandler& handler);
 
-bool IsUtf8(absl::string_view text);
-
 // Text of others for a message: quoted, escaped, and cut after 100 bytes.
 std::string QuotedForMessage(absl::string_view text);
 

@@ -76,17 +76,6 @@ TEST(Json, WritesWhatItReads) {
   EXPECT_FALSE(FormatJson({1.0 / 0.0}).ok());
 }
 
-TEST(Json, TellsUtf8) {
-  for (const char* text : {"", "a", "é", "€", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
-    EXPECT_TRUE(IsUtf8(text)) << text;
-  }
-  for (const char* text :
-       {"\x80", "\xc3", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
-        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe2\x82", "a\xffz", "\xe2\x82z"}) {
-    EXPECT_FALSE(IsUtf8(text)) << QuotedForMessage(text);
-  }
-}
-
 TEST(Json, QuotesForMessages) {
   EXPECT_EQ(QuotedForMessage(absl::string_view("a\n\0", 3)), "'a\\n\\x00'");
   EXPECT_EQ(QuotedForMessage(std::string(101, 'x')), "'" + std::string(100, 'x') + "'...");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 #include "storage/json.h"
+#include "storage/utf8.h"
 #include "storage/safetensors_json.h"
 
 namespace tessera {
