@@ -16,19 +16,21 @@
 namespace tessera {
 namespace {
 
-// Adds to the library's events what it does not check: duplicate keys and depth.
+// Adds to the library's events what it does not check: duplicate keys and limits.
 class Adapter {
  public:
-  Adapter(int max_depth, JsonHandler& handler) : max_depth_(max_depth), handler_(handler) {}
+  Adapter(const JsonLimits& limits, JsonHandler& handler) : limits_(limits), handler_(handler) {}
   const absl::Status& status() const { return status_; }
 
   // The interface that nlohmann::json::sax_parse asks for; false ends the parse.
-  bool null() { return Pass(handler_.Null()); }
-  bool boolean(bool value) { return Pass(handler_.Bool(value)); }
-  bool number_integer(int64_t value) { return Pass(handler_.Negative(value)); }
-  bool number_unsigned(uint64_t value) { return Pass(handler_.Unsigned(value)); }
-  bool number_float(double value, const std::string&) { return Pass(handler_.Number(value)); }
-  bool string(std::string& value) { return Pass(handler_.String(std::move(value))); }
+  bool null() { return Count() && Pass(handler_.Null()); }
+  bool boolean(bool value) { return Count() && Pass(handler_.Bool(value)); }
+  bool number_integer(int64_t value) { return Count() && Pass(handler_.Negative(value)); }
+  bool number_unsigned(uint64_t value) { return Count() && Pass(handler_.Unsigned(value)); }
+  bool number_float(double value, const std::string&) {
+    return Count() && Pass(handler_.Number(value));
+  }
+  bool string(std::string& value) { return Count() && Pass(handler_.String(std::move(value))); }
   bool binary(nlohmann::json::binary_t&) { return false; }  // not in JSON's text form
   bool start_object(size_t) {
     if (!Descend()) return false;
@@ -65,17 +67,24 @@ class Adapter {
     if (!status.ok() && status_.ok()) status_ = std::move(status);
     return status_.ok();
   }
+  bool Count() {
+    if (num_values_++ < limits_.max_values) return true;
+    return Pass(absl::InvalidArgumentError(
+        absl::StrCat("JSON has more than ", limits_.max_values, " values")));
+  }
   bool Descend() {
-    if (static_cast<int>(keys_.size()) >= max_depth_) {
+    if (!Count()) return false;
+    if (static_cast<int>(keys_.size()) >= limits_.max_depth) {
       return Pass(absl::InvalidArgumentError(
-          absl::StrCat("JSON is nested deeper than ", max_depth_, " levels")));
+          absl::StrCat("JSON is nested deeper than ", limits_.max_depth, " levels")));
     }
     keys_.emplace_back();
     return true;
   }
 
-  const int max_depth_;
+  const JsonLimits limits_;
   JsonHandler& handler_;
+  int64_t num_values_ = 0;
   // By level; empty for an array.
   std::vector<std::optional<absl::flat_hash_set<std::string>>> keys_;
   absl::Status status_;
@@ -198,12 +207,12 @@ class Formatter {
 
 }  // namespace
 
-absl::Status ParseJson(absl::string_view text, int max_depth, JsonHandler& handler) {
+absl::Status ParseJson(absl::string_view text, const JsonLimits& limits, JsonHandler& handler) {
   // The library would skip it; others would not.
   if (absl::StartsWith(text, "\xEF\xBB\xBF")) {
     return absl::InvalidArgumentError("JSON starts with a byte order mark");
   }
-  Adapter adapter(max_depth, handler);
+  Adapter adapter(limits, handler);
   nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
   return adapter.status();
 }
@@ -223,9 +232,9 @@ const JsonValue* JsonValue::Find(absl::string_view key) const {
   return nullptr;
 }
 
-absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text) {
+absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text, const JsonLimits& limits) {
   TreeBuilder builder;
-  TESSERA_RETURN_IF_ERROR(ParseJson(text, kMaxJsonDepth, builder));
+  TESSERA_RETURN_IF_ERROR(ParseJson(text, limits, builder));
   return builder.Take();
 }
 
