@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 #include "storage/json.h"
-#include "storage/utf8.h"
 #include "storage/safetensors_json.h"
+#include "storage/utf8.h"
 
 namespace tessera {
 namespace {
