@@ -11,23 +11,26 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
+#include "storage/utf8.h"
 
 namespace tessera {
 namespace {
 
-// Adds to the library's events what it does not check: duplicate keys and depth.
+// Adds to the library's events what it does not check: duplicate keys and limits.
 class Adapter {
  public:
-  Adapter(int max_depth, JsonHandler& handler) : max_depth_(max_depth), handler_(handler) {}
+  Adapter(const JsonLimits& limits, JsonHandler& handler) : limits_(limits), handler_(handler) {}
   const absl::Status& status() const { return status_; }
 
   // The interface that nlohmann::json::sax_parse asks for; false ends the parse.
-  bool null() { return Pass(handler_.Null()); }
-  bool boolean(bool value) { return Pass(handler_.Bool(value)); }
-  bool number_integer(int64_t value) { return Pass(handler_.Negative(value)); }
-  bool number_unsigned(uint64_t value) { return Pass(handler_.Unsigned(value)); }
-  bool number_float(double value, const std::string&) { return Pass(handler_.Number(value)); }
-  bool string(std::string& value) { return Pass(handler_.String(std::move(value))); }
+  bool null() { return Count() && Pass(handler_.Null()); }
+  bool boolean(bool value) { return Count() && Pass(handler_.Bool(value)); }
+  bool number_integer(int64_t value) { return Count() && Pass(handler_.Negative(value)); }
+  bool number_unsigned(uint64_t value) { return Count() && Pass(handler_.Unsigned(value)); }
+  bool number_float(double value, const std::string&) {
+    return Count() && Pass(handler_.Number(value));
+  }
+  bool string(std::string& value) { return Count() && Pass(handler_.String(std::move(value))); }
   bool binary(nlohmann::json::binary_t&) { return false; }  // not in JSON's text form
   bool start_object(size_t) {
     if (!Descend()) return false;
@@ -64,17 +67,24 @@ class Adapter {
     if (!status.ok() && status_.ok()) status_ = std::move(status);
     return status_.ok();
   }
+  bool Count() {
+    if (num_values_++ < limits_.max_values) return true;
+    return Pass(absl::InvalidArgumentError(
+        absl::StrCat("JSON has more than ", limits_.max_values, " values")));
+  }
   bool Descend() {
-    if (static_cast<int>(keys_.size()) >= max_depth_) {
+    if (!Count()) return false;
+    if (static_cast<int>(keys_.size()) >= limits_.max_depth) {
       return Pass(absl::InvalidArgumentError(
-          absl::StrCat("JSON is nested deeper than ", max_depth_, " levels")));
+          absl::StrCat("JSON is nested deeper than ", limits_.max_depth, " levels")));
     }
     keys_.emplace_back();
     return true;
   }
 
-  const int max_depth_;
+  const JsonLimits limits_;
   JsonHandler& handler_;
+  int64_t num_values_ = 0;
   // By level; empty for an array.
   std::vector<std::optional<absl::flat_hash_set<std::string>>> keys_;
   absl::Status status_;
@@ -197,47 +207,14 @@ class Formatter {
 
 }  // namespace
 
-absl::Status ParseJson(absl::string_view text, int max_depth, JsonHandler& handler) {
+absl::Status ParseJson(absl::string_view text, const JsonLimits& limits, JsonHandler& handler) {
   // The library would skip it; others would not.
   if (absl::StartsWith(text, "\xEF\xBB\xBF")) {
     return absl::InvalidArgumentError("JSON starts with a byte order mark");
   }
-  Adapter adapter(max_depth, handler);
+  Adapter adapter(limits, handler);
   nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
   return adapter.status();
-}
-
-bool IsUtf8(absl::string_view text) {
-  const auto* at = reinterpret_cast<const uint8_t*>(text.data());
-  const uint8_t* const end = at + text.size();
-  while (at < end) {
-    const uint8_t lead = *at++;
-    if (lead < 0x80) continue;
-    // RFC 3629, section 4: the range of the second byte excludes overlong forms, surrogates and
-    // what is above U+10FFFF.
-    int more = 0;
-    uint8_t low = 0x80, high = 0xBF;
-    if (lead >= 0xC2 && lead <= 0xDF) {
-      more = 1;
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      more = 2;
-      if (lead == 0xE0) low = 0xA0;
-      if (lead == 0xED) high = 0x9F;
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      more = 3;
-      if (lead == 0xF0) low = 0x90;
-      if (lead == 0xF4) high = 0x8F;
-    } else {
-      return false;
-    }
-    for (; more > 0; --more) {
-      if (at == end || *at < low || *at > high) return false;
-      ++at;
-      low = 0x80;
-      high = 0xBF;
-    }
-  }
-  return true;
 }
 
 std::string QuotedForMessage(absl::string_view text) {
@@ -255,9 +232,9 @@ const JsonValue* JsonValue::Find(absl::string_view key) const {
   return nullptr;
 }
 
-absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text) {
+absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text, const JsonLimits& limits) {
   TreeBuilder builder;
-  TESSERA_RETURN_IF_ERROR(ParseJson(text, kMaxJsonDepth, builder));
+  TESSERA_RETURN_IF_ERROR(ParseJson(text, limits, builder));
   return builder.Take();
 }
 

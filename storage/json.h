@@ -3,6 +3,7 @@
 #define TESSERA_STORAGE_JSON_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,13 +34,18 @@ class JsonHandler {
   virtual absl::Status Null() = 0;
 };
 
+// Bounds of what a text may make its reader build.
+struct JsonLimits {
+  int max_depth = 32;  // of arrays and objects in each other
+  // Objects, arrays and scalars together. Without it, only the text's size bounds them.
+  int64_t max_values = std::numeric_limits<int64_t>::max();
+};
+
 // RFC 8259: UTF-8 without a byte order mark, one value with white space around it. Memory is
 // proportional to the text.
-// INVALID_ARGUMENT: syntax, with the byte; a key that an object has twice; arrays and objects in
-// each other deeper than max_depth; a number that is not finite as a double.
-absl::Status ParseJson(absl::string_view text, int max_depth, JsonHandler& handler);
-
-bool IsUtf8(absl::string_view text);
+// INVALID_ARGUMENT: syntax, with the byte; a key that an object has twice; a limit that is passed;
+// a number that is not finite as a double.
+absl::Status ParseJson(absl::string_view text, const JsonLimits& limits, JsonHandler& handler);
 
 // Text of others for a message: quoted, escaped, and cut after 100 bytes.
 std::string QuotedForMessage(absl::string_view text);
@@ -67,9 +73,8 @@ struct JsonMember {
   JsonValue value;
 };
 
-// ParseJson into a tree, of at most kMaxJsonDepth.
-inline constexpr int kMaxJsonDepth = 32;
-absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text);
+// ParseJson into a tree.
+absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text, const JsonLimits& limits = {});
 
 // A string with its quotes. INVALID_ARGUMENT: it is not UTF-8.
 absl::StatusOr<std::string> QuoteJson(absl::string_view text);

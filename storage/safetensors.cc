@@ -11,6 +11,7 @@
 #include "kernels/status_macros.h"
 #include "storage/json.h"
 #include "storage/safetensors_json.h"
+#include "storage/utf8.h"
 
 namespace tessera {
 namespace {

@@ -197,7 +197,7 @@ class HeaderHandler : public JsonHandler {
 
 absl::StatusOr<SafetensorsJson> ParseSafetensorsJson(absl::string_view text) {
   HeaderHandler handler;
-  TESSERA_RETURN_IF_ERROR(ParseJson(text, kMaxDepth, handler));
+  TESSERA_RETURN_IF_ERROR(ParseJson(text, {.max_depth = kMaxDepth}, handler));
   return handler.Take();
 }
 

@@ -85,6 +85,16 @@ class DeployTest(unittest.TestCase):
         if missing:
             self.skipTest("no main.cc yet: " + ", ".join(missing))
 
+    def test_every_program_is_installed(self):
+        listed = re.search(r'^readonly PROGRAM_TARGETS="(.*)"$', read(os.path.join(ROOT, "tools/dev/bazel.sh")), re.M)
+        targets = set(listed.group(1).split())
+        self.assertEqual({t.split(":")[1] for t in targets}, {"tessera", "tessera-tokenize", *SOURCES})
+        dockerfile = read(os.path.join(DEPLOY, "container", "Dockerfile"))
+        self.assertEqual(set(re.findall(r"//\w+:[-\w]+", dockerfile)), targets)
+        files = {"bazel-bin/" + target[2:].replace(":", "/") for target in targets}
+        self.assertEqual(set(re.findall(r"bazel-bin/\S+", dockerfile)), files)
+        self.assertEqual(set(re.findall(r"bazel-bin/\S+", read(os.path.join(DEPLOY, "README.md")))), files)
+
     def test_flag_pattern(self):
         text = 'ABSL_FLAG(std::string, listen, "x", "y");\nABSL_FLAG(std::vector<std::string>, state_dir,\n {}, "");'
         self.assertEqual(FLAG.findall(text), ["listen", "state_dir"])

@@ -96,7 +96,7 @@ THIRD_PARTY = {
     "OpenSSL": (r"openssl/", ("proto/rpc", "proto/daemon")),
     "yaml-cpp": (r"yaml-cpp/", ("cli",)),
     "CLI11": (r"CLI/", ("cli",)),
-    "nlohmann-json": (r"nlohmann/", ("storage", "worker/data")),
+    "nlohmann-json": (r"nlohmann/", ("storage",)),
     "PCRE2": (r"pcre2", ("worker/data",)),
     "utf8proc": (r"utf8proc", ("worker/data",)),
     "prometheus-cpp": (r"prometheus/", ("coordinator", "worker/service", "worker")),

@@ -7,7 +7,9 @@ readonly BIN=${TESSERA_BIN_DIR:-$ROOT/bazel-bin}
 readonly COORDINATOR=$BIN/coordinator/tessera-coordinator
 readonly WORKER=$BIN/worker/tessera-worker
 readonly TESSERA=$BIN/cli/tessera
-readonly DAEMON_TARGETS="//coordinator:tessera-coordinator //worker:tessera-worker //cli:tessera"
+# `tessera tokenize` finds tessera-tokenize beside itself or in PATH.
+readonly PROGRAM_FOLDERS=$BIN/cli:$BIN/worker
+readonly PROGRAM_TARGETS="//coordinator:tessera-coordinator //worker:tessera-worker //worker:tessera-tokenize //cli:tessera"
 
 # Writes .tessera/bazelrc, which .bazelrc imports, so that a plain `bazel` shares the cache. System
 # headers are no inputs of actions: the fingerprint makes objects of other package versions others.
@@ -23,12 +25,12 @@ build --host_action_env=TESSERA_PACKAGES=$PACKAGE_FINGERPRINT"
   [ "$(cat "$rc" 2>/dev/null)" = "$content" ] || printf '%s\n' "$content" >"$rc"
 }
 
-build_daemons() {
+build_programs() {
   [ -z "${TESSERA_BIN_DIR:-}" ] || return 0
   configure_bazel
   heading "Building"
   # shellcheck disable=SC2086  # a list of targets
-  bazel build --noshow_loading_progress --show_result=0 $DAEMON_TARGETS >&2 || die "the build failed"
+  bazel build --noshow_loading_progress --show_result=0 $PROGRAM_TARGETS >&2 || die "the build failed"
 }
 
 command_build() {

@@ -168,7 +168,7 @@ command_up() {
     '' | *[!0-9]* | 0*) die_usage "up: --workers takes a positive number, not '$workers'" ;;
   esac
   install_packages build demo
-  build_daemons
+  build_programs
   lock_cluster "$LOCAL_CLUSTER"
   if [ -n "$(running_pids "$LOCAL_CLUSTER" coordinator)" ]; then
     ENDPOINT=$(head -n 1 "$LOCAL_CLUSTER/run/endpoint")
@@ -186,7 +186,7 @@ command_up() {
   say "Up at $ENDPOINT; logs are in $LOCAL_CLUSTER/log. To go on:"
   cat <<TEXT
   export TESSERA_ENDPOINT=$ENDPOINT
-  export PATH=$(printf %q "$(dirname "$TESSERA")"):\$PATH
+  export PATH=$(printf %q "$PROGRAM_FOLDERS"):\$PATH
   tessera get workers
   tessera create -f deploy/jobs/demo.yaml --watch
   tessera get jobs

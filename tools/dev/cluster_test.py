@@ -75,10 +75,11 @@ class ClusterTest(unittest.TestCase):
         for name, text in (
             ("bin/coordinator/tessera-coordinator", COORDINATOR),
             ("bin/worker/tessera-worker", WORKER),
+            ("bin/worker/tessera-tokenize", "#!/bin/sh\n"),
             ("bin/cli/tessera", TESSERA),
         ):
             path = os.path.join(self.folder, name)
-            os.makedirs(os.path.dirname(path))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
             os.chmod(path, 0o755)
@@ -136,6 +137,16 @@ class ClusterTest(unittest.TestCase):
         up = self.dev("up", "--workers", "2", self.listen)
         self.assertEqual(up.returncode, 0, up.stdout)
         self.assertIn("export TESSERA_ENDPOINT=" + self.listen.split("=")[1], up.stdout)
+        # The lines that it tells to run, in a shell.
+        exports = [line for line in up.stdout.splitlines() if line.startswith("  export ")]
+        found = subprocess.run(
+            ["/bin/bash", "-c", "\n".join(exports + ["command -v tessera tessera-tokenize"])],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        programs = [self.folder + "/bin/cli/tessera", self.folder + "/bin/worker/tessera-tokenize"]
+        self.assertEqual(found.stdout.split(), programs)
         self.assertEqual(len(self.processes()), 6)  # three daemons, three supervisors
         again = self.dev("up", self.listen)
         self.assertEqual(again.returncode, 0, again.stdout)

@@ -35,7 +35,7 @@ run_client() {
 command_demo() {
   [ $# -eq 0 ] || die_usage "demo takes no arguments"
   install_packages build demo
-  build_daemons
+  build_programs
   lock_cluster "$DEMO"
   trap stop_demo EXIT
   trap 'exit 130' INT
@@ -72,7 +72,7 @@ command_demo() {
 
 To look further, start a cluster that stays, and try:
   ./dev up
-  export TESSERA_ENDPOINT=127.0.0.1:7433 PATH=\$PWD/bazel-bin/cli:\$PATH
+  export TESSERA_ENDPOINT=127.0.0.1:7433 PATH=\$PWD/bazel-bin/cli:\$PWD/bazel-bin/worker:\$PATH
   tessera create -f deploy/jobs/demo.yaml --name again --watch
   tessera get jobs; tessera describe job again; tessera get placement again -o wide
   ./dev down

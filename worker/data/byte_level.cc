@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "worker/data/utf8.h"
+#include "storage/utf8.h"
 
 namespace tessera {
 namespace {

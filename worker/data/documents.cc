@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/data/json_reader.h"
-#include "worker/data/strict_json.h"
 
 namespace tessera {
 namespace {
@@ -68,7 +67,7 @@ absl::StatusOr<std::string> ParseJsonLine(absl::string_view line, const std::str
     return absl::InvalidArgumentError(
         absl::StrCat("has ", line.size(), " bytes, more than ", kMaxJsonLineBytes));
   }
-  absl::StatusOr<nlohmann::json> value = ParseStrictJson(line);
+  absl::StatusOr<JsonValue> value = ParseJsonValue(line, kDataJsonLimits);
   if (!value.ok()) return value.status();
   absl::Status status;
   std::string text = JsonObjectReader(*value, "", &status).String(text_field);

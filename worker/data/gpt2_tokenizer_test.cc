@@ -10,10 +10,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "storage/utf8.h"
 #include "worker/data/shared_data.h"
 #include "worker/data/text_encoder.h"
 #include "worker/data/tokenizer_files.h"
-#include "worker/data/utf8.h"
 
 namespace tessera {
 namespace {

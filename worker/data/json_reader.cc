@@ -1,34 +1,58 @@
 #include "worker/data/json_reader.h"
 
-#include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/rpc/field_error.h"
+#include "storage/utf8.h"
 
 namespace tessera {
+namespace {
 
-using Json = nlohmann::json;
+bool IsObject(const JsonValue& value) { return value.get<JsonValue::Object>() != nullptr; }
 
-std::string ShowJson(const Json& value) {
+// 1 and 1.0 are the same number.
+bool SameScalar(const JsonValue& a, const JsonValue& b) {
+  const auto number = [](const JsonValue& value) -> std::optional<double> {
+    if (const auto* integer = value.get<int64_t>()) return static_cast<double>(*integer);
+    if (const auto* real = value.get<double>()) return *real;
+    return std::nullopt;
+  };
+  if (const auto* text = a.get<std::string>()) {
+    const auto* other = b.get<std::string>();
+    return other != nullptr && *other == *text;
+  }
+  if (const auto* boolean = a.get<bool>()) {
+    const auto* other = b.get<bool>();
+    return other != nullptr && *other == *boolean;
+  }
+  return number(a).has_value() && number(a) == number(b);
+}
+
+}  // namespace
+
+std::string ShowJson(const JsonValue& value) {
   constexpr size_t kShownBytes = 80;
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "an array";
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kShownBytes) text = absl::StrCat(text.substr(0, kShownBytes), "...");
-  return text;
+  if (IsObject(value)) return "an object";
+  if (value.get<JsonValue::Array>() != nullptr) return "an array";
+  std::string text = *FormatJson(value);
+  if (text.size() <= kShownBytes) return text;
+  // Not within a character.
+  text.resize(ValidUtf8Prefix(absl::string_view(text).substr(0, kShownBytes)));
+  return text + "...";
 }
 
-int32_t IdOrNegative(const Json& value) {
-  constexpr uint64_t kMax = std::numeric_limits<int32_t>::max();
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMax) return -1;
-  return value.get<int32_t>();
+int32_t IdOrNegative(const JsonValue& value) {
+  const auto* id = value.get<int64_t>();
+  if (id == nullptr || *id < 0 || *id > std::numeric_limits<int32_t>::max()) return -1;
+  return static_cast<int32_t>(*id);
 }
 
-JsonObjectReader::JsonObjectReader(const Json& value, std::string path, absl::Status* status)
+JsonObjectReader::JsonObjectReader(const JsonValue& value, std::string path, absl::Status* status)
     : value_(value), path_(std::move(path)), status_(status) {
-  if (!value_.is_object() && status_->ok()) {
+  if (!IsObject(value_) && status_->ok()) {
     *status_ =
         InvalidField(path_.empty() ? "(root)" : path_, ShowJson(value_), "must be an object");
   }
@@ -40,8 +64,8 @@ std::string JsonObjectReader::PathOf(absl::string_view key) const {
 
 void JsonObjectReader::Fail(absl::StatusCode code, absl::string_view key, absl::string_view rule) {
   if (!status_->ok()) return;
-  const auto found = value_.find(std::string(key));
-  *status_ = FieldError(code, PathOf(key), found == value_.end() ? "" : ShowJson(*found), rule);
+  const JsonValue* found = value_.Find(key);
+  *status_ = FieldError(code, PathOf(key), found == nullptr ? "" : ShowJson(*found), rule);
 }
 
 void JsonObjectReader::Invalid(absl::string_view key, absl::string_view rule) {
@@ -52,23 +76,23 @@ void JsonObjectReader::Unsupported(absl::string_view key, absl::string_view rule
   Fail(absl::StatusCode::kUnimplemented, key, absl::StrCat("not supported: ", rule));
 }
 
-const Json* JsonObjectReader::Find(absl::string_view key) {
-  if (!value_.is_object()) return nullptr;
+const JsonValue* JsonObjectReader::Find(absl::string_view key) {
   asked_.emplace(key);
-  const auto found = value_.find(std::string(key));
-  return found == value_.end() || found->is_null() ? nullptr : &*found;
+  const JsonValue* found = value_.Find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
 }
 
-const Json* JsonObjectReader::Require(absl::string_view key) {
-  const Json* found = Find(key);
+const JsonValue* JsonObjectReader::Require(absl::string_view key) {
+  const JsonValue* found = Find(key);
   if (found == nullptr) Invalid(key, "required");
   return found;
 }
 
 std::string JsonObjectReader::String(absl::string_view key) {
-  const Json* found = Require(key);
-  if (found != nullptr && !found->is_string()) Invalid(key, "must be a string");
-  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
+  const JsonValue* found = Require(key);
+  const auto* text = found == nullptr ? nullptr : found->get<std::string>();
+  if (found != nullptr && text == nullptr) Invalid(key, "must be a string");
+  return text == nullptr ? "" : *text;
 }
 
 std::string JsonObjectReader::String(absl::string_view key, absl::string_view fallback) {
@@ -76,34 +100,45 @@ std::string JsonObjectReader::String(absl::string_view key, absl::string_view fa
 }
 
 bool JsonObjectReader::Bool(absl::string_view key) {
-  const Json* found = Require(key);
-  if (found != nullptr && !found->is_boolean()) Invalid(key, "must be true or false");
-  return found != nullptr && found->is_boolean() && found->get<bool>();
+  const JsonValue* found = Require(key);
+  const auto* boolean = found == nullptr ? nullptr : found->get<bool>();
+  if (found != nullptr && boolean == nullptr) Invalid(key, "must be true or false");
+  return boolean != nullptr && *boolean;
 }
 
 bool JsonObjectReader::Bool(absl::string_view key, bool fallback) {
   return Find(key) == nullptr ? fallback : Bool(key);
 }
 
+const JsonValue::Array* JsonObjectReader::Array(absl::string_view key) {
+  const JsonValue* found = Require(key);
+  const auto* array = found == nullptr ? nullptr : found->get<JsonValue::Array>();
+  if (found != nullptr && array == nullptr) Invalid(key, "must be an array");
+  return array;
+}
+
 int32_t JsonObjectReader::Id(absl::string_view key) {
-  const Json* found = Require(key);
+  const JsonValue* found = Require(key);
   const int32_t id = found == nullptr ? -1 : IdOrNegative(*found);
   if (found != nullptr && id < 0) Invalid(key, "must be a whole number, 0 .. 2147483647");
   return id;
 }
 
-void JsonObjectReader::OnlyOneOf(absl::string_view key, std::initializer_list<Json> values) {
-  const Json* found = Find(key);
-  if (found == nullptr || std::find(values.begin(), values.end(), *found) != values.end()) return;
-  std::string rule = "must be absent";
-  for (const Json& value : values) absl::StrAppend(&rule, " or ", ShowJson(value));
-  Unsupported(key, rule);
+void JsonObjectReader::Absent(absl::string_view key) {
+  if (Find(key) != nullptr) Unsupported(key, "must be absent");
+}
+
+void JsonObjectReader::AbsentOr(absl::string_view key, const JsonValue& scalar) {
+  const JsonValue* found = Find(key);
+  if (found == nullptr || SameScalar(*found, scalar)) return;
+  Unsupported(key, absl::StrCat("must be absent or ", ShowJson(scalar)));
 }
 
 void JsonObjectReader::NoOtherKeys() {
-  if (!value_.is_object()) return;
-  for (const auto& item : value_.items()) {
-    if (!asked_.contains(item.key())) Unsupported(item.key(), "this key is not known");
+  const auto* members = value_.get<JsonValue::Object>();
+  if (members == nullptr) return;
+  for (const JsonMember& member : *members) {
+    if (!asked_.contains(member.key)) Unsupported(member.key, "this key is not known");
   }
 }
 

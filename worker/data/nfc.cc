@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "worker/data/utf8.h"
+#include "storage/utf8.h"
 
 namespace tessera {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "proto/rpc/field_error.h"
 #include "storage/mapped_file.h"
+#include "storage/utf8.h"
 #include "worker/data/token_file_writer.h"
 #include "worker/data/tokenizer_files.h"
-#include "worker/data/utf8.h"
 
 namespace tessera {
 namespace {

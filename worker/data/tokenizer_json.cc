@@ -1,7 +1,6 @@
 #include "worker/data/tokenizer_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,24 +13,22 @@
 #include "proto/rpc/field_error.h"
 #include "worker/data/byte_level.h"
 #include "worker/data/json_reader.h"
-#include "worker/data/strict_json.h"
 
 namespace tessera {
 namespace {
 
-using Json = nlohmann::json;
 using AddedToken = TokenizerDefinition::AddedToken;
 
 constexpr absl::string_view kEndsOfText[] = {"<|endoftext|>", "<|end_of_text|>"};
 
-AddedToken ReadAddedToken(const Json& value, std::string path, bool has_normalizer,
+AddedToken ReadAddedToken(const JsonValue& value, std::string path, bool has_normalizer,
                           absl::Status* status) {
   JsonObjectReader reader(value, std::move(path), status);
   AddedToken token;
   token.content = reader.String("content");
   token.id = reader.Id("id");
   token.special = reader.Bool("special", false);
-  for (const char* key : {"single_word", "lstrip", "rstrip"}) reader.OnlyOneOf(key, {false});
+  for (const char* key : {"single_word", "lstrip", "rstrip"}) reader.AbsentOr(key, {false});
   if (reader.Bool("normalized", false) && has_normalizer) {
     reader.Unsupported("normalized", "must be false where there is a normalizer");
   }
@@ -39,14 +36,12 @@ AddedToken ReadAddedToken(const Json& value, std::string path, bool has_normaliz
   return token;
 }
 
-bool ReadsNfc(const Json& value, std::string path, absl::Status* status) {
+bool ReadsNfc(const JsonValue& value, std::string path, absl::Status* status) {
   JsonObjectReader reader(value, std::move(path), status);
   const std::string type = reader.String("type");
   bool nfc = type == "NFC";
   if (type == "Sequence") {
-    const Json* parts = reader.Require("normalizers");
-    if (parts != nullptr && !parts->is_array()) reader.Invalid("normalizers", "must be an array");
-    if (parts != nullptr && parts->is_array()) {
+    if (const auto* parts = reader.Array("normalizers"); parts != nullptr) {
       for (size_t i = 0; i < parts->size() && status->ok(); ++i) {
         const bool part =
             ReadsNfc((*parts)[i], absl::StrCat(reader.PathOf("normalizers"), "[", i, "]"), status);
@@ -68,9 +63,9 @@ struct Pretokenizers {
 };
 
 void ReadSplit(JsonObjectReader& reader, absl::Status* status, Pretokenizers* parts) {
-  reader.OnlyOneOf("behavior", {"Isolated"});
-  reader.OnlyOneOf("invert", {false});
-  const Json* pattern = reader.Require("pattern");
+  reader.AbsentOr("behavior", {"Isolated"});
+  reader.AbsentOr("invert", {false});
+  const JsonValue* pattern = reader.Require("pattern");
   if (pattern == nullptr) return;
   JsonObjectReader pattern_reader(*pattern, reader.PathOf("pattern"), status);
   const std::string regex = pattern_reader.String("Regex");
@@ -95,16 +90,15 @@ void ReadByteLevel(JsonObjectReader& reader, Pretokenizers* parts) {
   }
 }
 
-void ReadPretokenizer(const Json& value, std::string path, absl::Status* status,
+void ReadPretokenizer(const JsonValue& value, std::string path, absl::Status* status,
                       Pretokenizers* parts) {
   JsonObjectReader reader(value, std::move(path), status);
   const std::string type = reader.String("type");
   if (parts->byte_level) {
     reader.Unsupported("type", "nothing may follow ByteLevel");
   } else if (type == "Sequence") {
-    const Json* chain = reader.Require("pretokenizers");
-    if (chain != nullptr && !chain->is_array()) reader.Invalid("pretokenizers", "must be an array");
-    if (chain == nullptr || !chain->is_array()) return;
+    const auto* chain = reader.Array("pretokenizers");
+    if (chain == nullptr) return;
     for (size_t i = 0; i < chain->size() && status->ok(); ++i) {
       ReadPretokenizer((*chain)[i], absl::StrCat(reader.PathOf("pretokenizers"), "[", i, "]"),
                        status, parts);
@@ -126,14 +120,12 @@ void ReadPretokenizer(const Json& value, std::string path, absl::Status* status,
 }
 
 // Only looks at the types: see the header.
-void CheckPostProcessor(const Json& value, std::string path, absl::Status* status) {
+void CheckPostProcessor(const JsonValue& value, std::string path, absl::Status* status) {
   JsonObjectReader reader(value, std::move(path), status);
   const std::string type = reader.String("type");
   if (type == "Sequence") {
-    const Json* parts = reader.Require("processors");
-    if (parts == nullptr || !parts->is_array()) {
-      return reader.Invalid("processors", "must be an array");
-    }
+    const auto* parts = reader.Array("processors");
+    if (parts == nullptr) return;
     for (size_t i = 0; i < parts->size() && status->ok(); ++i) {
       CheckPostProcessor((*parts)[i], absl::StrCat(reader.PathOf("processors"), "[", i, "]"),
                          status);
@@ -144,37 +136,33 @@ void CheckPostProcessor(const Json& value, std::string path, absl::Status* statu
 }
 
 // Contents in UTF-8 -> ids; a token that is also an added one need not be of the byte alphabet.
-void ReadVocabulary(const Json& value, absl::string_view path,
+void ReadVocabulary(const JsonValue& value, absl::string_view path,
                     const std::vector<AddedToken>& added_tokens, absl::Status* status,
                     BytePairEncoding::TokenIds* ids) {
-  if (!value.is_object()) {
+  const auto* members = value.get<JsonValue::Object>();
+  if (members == nullptr) {
     if (status->ok()) *status = InvalidField(path, ShowJson(value), "must be an object");
     return;
   }
   absl::flat_hash_map<absl::string_view, int32_t> added;
   for (const AddedToken& token : added_tokens) added.emplace(token.content, token.id);
-  ids->reserve(value.size());
-  for (const auto& item : value.items()) {
+  ids->reserve(members->size());
+  for (const auto& [token, token_value] : *members) {
     if (!status->ok()) return;
-    const std::string token_path = absl::StrCat(path, "[\"", item.key(), "\"]");
-    const int32_t id = IdOrNegative(item.value());
-    if (id < 0) {
-      *status = InvalidField(token_path, ShowJson(item.value()),
-                             "must be a whole number, 0 .. 2147483647");
-      return;
-    }
-    const auto same = added.find(item.key());
+    const auto refuse = [&, &token = token](absl::string_view found, absl::string_view rule) {
+      *status = InvalidField(absl::StrCat(path, "[", ShowJson({token}), "]"), found, rule);
+    };
+    const int32_t id = IdOrNegative(token_value);
+    if (id < 0) return refuse(ShowJson(token_value), "must be a whole number, 0 .. 2147483647");
+    const auto same = added.find(token);
     if (same != added.end() && same->second != id) {
-      *status = InvalidField(token_path, absl::StrCat(id),
-                             absl::StrCat("its added token has id ", same->second));
-      return;
+      return refuse(absl::StrCat(id), absl::StrCat("its added token has id ", same->second));
     }
-    std::optional<std::string> bytes = BytesOfToken(item.key());
+    std::optional<std::string> bytes = BytesOfToken(token);
     if (!bytes.has_value() && same != added.end()) continue;
     if (!bytes.has_value() || bytes->empty()) {
-      *status = InvalidField(token_path, absl::StrCat(id),
-                             "must be characters that stand for bytes, as in GPT-2's vocabulary");
-      return;
+      return refuse(absl::StrCat(id),
+                    "must be characters that stand for bytes, as in GPT-2's vocabulary");
     }
     ids->emplace(*std::move(bytes), id);
   }
@@ -198,20 +186,24 @@ std::optional<std::pair<std::string, std::string>> ParseMerge(absl::string_view 
   return ParseMerge(line.substr(0, space), line.substr(space + 1));
 }
 
+// "a b" or ["a", "b"]; nothing if it is not of either form.
+std::optional<std::pair<std::string, std::string>> ParseMerge(const JsonValue& item) {
+  if (const auto* line = item.get<std::string>()) return ParseMerge(absl::string_view(*line));
+  const auto* pair = item.get<JsonValue::Array>();
+  if (pair == nullptr || pair->size() != 2) return std::nullopt;
+  const auto* left = (*pair)[0].get<std::string>();
+  const auto* right = (*pair)[1].get<std::string>();
+  if (left == nullptr || right == nullptr) return std::nullopt;
+  return ParseMerge(*left, *right);
+}
+
 void ReadMerges(JsonObjectReader& model, absl::Status* status, BytePairEncoding::Merges* merges) {
-  const Json* list = model.Require("merges");
+  const auto* list = model.Array("merges");
   if (list == nullptr) return;
-  if (!list->is_array()) return model.Invalid("merges", "must be an array");
   merges->reserve(list->size());
   for (size_t i = 0; i < list->size() && status->ok(); ++i) {
-    const Json& item = (*list)[i];
-    std::optional<std::pair<std::string, std::string>> merge;
-    if (item.is_string()) {
-      merge = ParseMerge(item.get_ref<const std::string&>());
-    } else if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
-      merge =
-          ParseMerge(item[0].get_ref<const std::string&>(), item[1].get_ref<const std::string&>());
-    }
+    const JsonValue& item = (*list)[i];
+    std::optional<std::pair<std::string, std::string>> merge = ParseMerge(item);
     if (!merge.has_value()) {
       *status = InvalidField(absl::StrCat(model.PathOf("merges"), "[", i, "]"), ShowJson(item),
                              "must be two tokens, \"a b\" or [\"a\", \"b\"]");
@@ -221,19 +213,19 @@ void ReadMerges(JsonObjectReader& model, absl::Status* status, BytePairEncoding:
   }
 }
 
-void ReadModel(const Json& value, absl::Status* status, TokenizerDefinition* definition) {
+void ReadModel(const JsonValue& value, absl::Status* status, TokenizerDefinition* definition) {
   JsonObjectReader model(value, "model", status);
-  model.OnlyOneOf("type", {"BPE"});
-  model.OnlyOneOf("dropout", {0.0});
+  model.AbsentOr("type", {"BPE"});
+  model.AbsentOr("dropout", {0.0});
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    model.OnlyOneOf(key, {""});
+    model.AbsentOr(key, {""});
   }
-  model.OnlyOneOf("byte_fallback", {false});
+  model.AbsentOr("byte_fallback", {false});
   // Every byte has a token, so that nothing is unknown.
   model.Find("unk_token");
   model.Find("fuse_unk");
   definition->whole_tokens_first = model.Bool("ignore_merges", false);
-  if (const Json* vocabulary = model.Require("vocab"); vocabulary != nullptr) {
+  if (const JsonValue* vocabulary = model.Require("vocab"); vocabulary != nullptr) {
     ReadVocabulary(*vocabulary, "model.vocab", definition->added_tokens, status,
                    &definition->vocabulary);
   }
@@ -258,14 +250,14 @@ std::string DefaultEndOfText(const TokenizerDefinition& definition) {
 absl::StatusOr<std::string> ReadEndOfText(absl::string_view config,
                                           const TokenizerDefinition& definition) {
   if (config.empty()) return DefaultEndOfText(definition);
-  absl::StatusOr<Json> root = ParseStrictJson(config);
+  absl::StatusOr<JsonValue> root = ParseJsonValue(config, kDataJsonLimits);
   if (!root.ok()) return root.status();
   absl::Status status;
   JsonObjectReader reader(*root, "", &status);
-  reader.OnlyOneOf("add_prefix_space", {false});
-  const Json* token = reader.Find("eos_token");
+  reader.AbsentOr("add_prefix_space", {false});
+  const JsonValue* token = reader.Find("eos_token");
   std::string content;
-  if (token != nullptr && token->is_object()) {
+  if (token != nullptr && token->get<JsonValue::Object>() != nullptr) {
     content = JsonObjectReader(*token, "eos_token", &status).String("content");
   } else if (token != nullptr) {
     content = reader.String("eos_token");
@@ -281,37 +273,37 @@ absl::StatusOr<std::string> ReadEndOfText(absl::string_view config,
 
 absl::StatusOr<TokenizerDefinition> ParseTokenizerJson(absl::string_view json,
                                                        absl::string_view config) {
-  absl::StatusOr<Json> root = ParseStrictJson(json);
+  absl::StatusOr<JsonValue> root = ParseJsonValue(json, kDataJsonLimits);
   if (!root.ok()) return root.status();
   TokenizerDefinition definition;
   absl::Status status;
   JsonObjectReader reader(*root, "", &status);
-  reader.OnlyOneOf("version", {"1.0"});
-  for (const char* key : {"truncation", "padding"}) reader.OnlyOneOf(key, {});
-  if (const Json* normalizer = reader.Find("normalizer"); normalizer != nullptr) {
+  reader.AbsentOr("version", {"1.0"});
+  for (const char* key : {"truncation", "padding"}) reader.Absent(key);
+  if (const JsonValue* normalizer = reader.Find("normalizer"); normalizer != nullptr) {
     definition.normalize_nfc = ReadsNfc(*normalizer, "normalizer", &status);
   }
-  if (const Json* added = reader.Find("added_tokens"); added != nullptr) {
-    if (!added->is_array()) reader.Invalid("added_tokens", "must be an array");
-    for (size_t i = 0; added->is_array() && i < added->size() && status.ok(); ++i) {
+  if (reader.Find("added_tokens") != nullptr) {
+    const auto* added = reader.Array("added_tokens");
+    for (size_t i = 0; added != nullptr && i < added->size() && status.ok(); ++i) {
       definition.added_tokens.push_back(ReadAddedToken(
           (*added)[i], absl::StrCat("added_tokens[", i, "]"), definition.normalize_nfc, &status));
     }
   }
   Pretokenizers pretokenizers;
-  if (const Json* value = reader.Require("pre_tokenizer"); value != nullptr) {
+  if (const JsonValue* value = reader.Require("pre_tokenizer"); value != nullptr) {
     ReadPretokenizer(*value, "pre_tokenizer", &status, &pretokenizers);
     if (!pretokenizers.byte_level) reader.Unsupported("pre_tokenizer", "must end with ByteLevel");
   }
   definition.pattern = pretokenizers.pattern.value_or(SplitPattern::kGpt2);
   definition.digits = pretokenizers.digits;
-  if (const Json* value = reader.Find("post_processor"); value != nullptr) {
+  if (const JsonValue* value = reader.Find("post_processor"); value != nullptr) {
     CheckPostProcessor(*value, "post_processor", &status);
   }
-  if (const Json* value = reader.Find("decoder"); value != nullptr) {
-    JsonObjectReader(*value, "decoder", &status).OnlyOneOf("type", {"ByteLevel"});
+  if (const JsonValue* value = reader.Find("decoder"); value != nullptr) {
+    JsonObjectReader(*value, "decoder", &status).AbsentOr("type", {"ByteLevel"});
   }
-  if (const Json* model = reader.Require("model"); model != nullptr) {
+  if (const JsonValue* model = reader.Require("model"); model != nullptr) {
     ReadModel(*model, &status, &definition);
   }
   reader.NoOtherKeys();
@@ -327,7 +319,7 @@ absl::StatusOr<TokenizerDefinition> ParseTokenizerJson(absl::string_view json,
 
 absl::StatusOr<TokenizerDefinition> ParseGpt2Tokenizer(absl::string_view vocabulary,
                                                        absl::string_view merges) {
-  absl::StatusOr<Json> root = ParseStrictJson(vocabulary);
+  absl::StatusOr<JsonValue> root = ParseJsonValue(vocabulary, kDataJsonLimits);
   if (!root.ok()) return root.status();
   TokenizerDefinition definition;
   absl::Status status;

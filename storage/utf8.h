@@ -1,7 +1,7 @@
 // Strict UTF-8 (The Unicode Standard 15, table 3-7): no surrogates, no overlong forms, nothing
 // above U+10FFFF.
-#ifndef TESSERA_WORKER_DATA_UTF8_H_
-#define TESSERA_WORKER_DATA_UTF8_H_
+#ifndef TESSERA_STORAGE_UTF8_H_
+#define TESSERA_STORAGE_UTF8_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,8 @@ Utf8Char FirstUtf8Char(absl::string_view text);
 // Bytes of the longest prefix that is whole, valid characters.
 size_t ValidUtf8Prefix(absl::string_view text);
 
+bool IsUtf8(absl::string_view text);
+
 // Characters, where a byte that is part of no valid character counts as one.
 int64_t CountUtf8Chars(absl::string_view text);
 
@@ -35,4 +37,4 @@ size_t Utf8CharBegin(absl::string_view text, int64_t index);
 
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_DATA_UTF8_H_
+#endif  // TESSERA_STORAGE_UTF8_H_

@@ -1,4 +1,4 @@
-#include "worker/data/utf8.h"
+#include "storage/utf8.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,6 +65,8 @@ size_t ValidUtf8Prefix(absl::string_view text) {
     at += next.size_bytes;
   }
 }
+
+bool IsUtf8(absl::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
 
 int64_t CountUtf8Chars(absl::string_view text) {
   int64_t count = 0;

@@ -1,14 +1,15 @@
-// Fuzzes text: the first byte chooses pattern, digits and normalization, the second the size of
+// Text: the first byte chooses pattern, digits and normalization, the second the size of
 // blocks, the rest is the text. Blocks must give the ids of the whole, and these the text.
+#include "worker/data/text_encoder.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "worker/data/text_encoder.h"
+#include "tests/fuzz/check.h"
 #include "worker/data/tokenizer.h"
 
 namespace tessera {
@@ -37,9 +38,9 @@ std::vector<int32_t> EncodeInBlocks(const Tokenizer& tokenizer, const std::strin
   TextEncoder encoder(tokenizer, SpecialTokens::kRecognised);
   std::vector<int32_t> ids;
   for (size_t begin = 0; begin < text.size(); begin += step) {
-    if (!encoder.Feed(text.substr(begin, step), &ids).ok()) std::abort();
+    FUZZ_CHECK(encoder.Feed(text.substr(begin, step), &ids).ok());
   }
-  if (!encoder.Finish(&ids).ok()) std::abort();
+  FUZZ_CHECK(encoder.Finish(&ids).ok());
   return ids;
 }
 
@@ -56,8 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const tessera::Tokenizer& tokenizer = *tokenizers[data[0] % tessera::kKinds];
   const std::string text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const std::vector<int32_t> whole = tessera::EncodeInBlocks(tokenizer, text, size);
-  if (tessera::EncodeInBlocks(tokenizer, text, 1 + data[1] % 16) != whole) std::abort();
+  FUZZ_CHECK(tessera::EncodeInBlocks(tokenizer, text, 1 + data[1] % 16) == whole);
   absl::StatusOr<std::string> back = tokenizer.Decode(whole);
-  if (!back.ok() || (!tokenizer.normalizes_nfc() && *back != text)) std::abort();
+  FUZZ_CHECK(back.ok() && (tokenizer.normalizes_nfc() || *back == text));
   return 0;
 }

@@ -1,9 +1,9 @@
-// Fuzzes JSON lines: as bytes, an accepted file gives exactly its documents' bytes.
+// JSON lines: as bytes, an accepted file gives exactly its documents' bytes.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "tests/fuzz/check.h"
 #include "worker/data/documents.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -21,6 +21,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         for (const int32_t id : ids) encoded.push_back(static_cast<char>(id));
         return absl::OkStatus();
       });
-  if (read.ok() != status.ok() || (read.ok() && documents != encoded)) std::abort();
+  FUZZ_CHECK(read.ok() == status.ok() && (!read.ok() || documents == encoded));
   return 0;
 }

@@ -1,14 +1,14 @@
-// Fuzzes GPT-2's two files: the input is vocab.json, a zero byte, merges.txt, a zero byte, a text.
+// GPT-2's two files: the input is vocab.json, a zero byte, merges.txt, a zero byte, a text.
 // A tokenizer that is accepted must give the text back.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/fuzz/check.h"
 #include "worker/data/text_encoder.h"
 #include "worker/data/tokenizer.h"
 #include "worker/data/tokenizer_json.h"
@@ -28,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text = input.substr(std::min(second + 1, size));
   absl::StatusOr<std::vector<int32_t>> ids =
       tessera::TextEncoder(**tokenizer, tessera::SpecialTokens::kAsText).Encode(text);
-  if (!ids.ok()) std::abort();
+  FUZZ_CHECK(ids.ok());
   absl::StatusOr<std::string> back = (*tokenizer)->Decode(*ids);
-  if (!back.ok() || *back != text) std::abort();
+  FUZZ_CHECK(back.ok() && *back == text);
   return 0;
 }
