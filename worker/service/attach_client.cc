@@ -71,6 +71,10 @@ class Client final : public AttachClient {
     const auto stub = v1::WorkerAttach::NewStub(NewChannel());
     grpc::ClientContext context;
     std::unique_ptr<Stream> stream = stub->Attach(&context);
+    // The callbacks have locks of their own, under which others call Send: none is called with
+    // mutex_ held. What changes after this is in the backlog.
+    v1::WorkerMessage registration;
+    *registration.mutable_register_() = callbacks_.make_register();
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (stopping_) {
@@ -79,9 +83,7 @@ class Client final : public AttachClient {
       }
       outgoing_.clear();
       heartbeat_interval_ = std::chrono::milliseconds(500);
-      v1::WorkerMessage message;
-      *message.mutable_register_() = callbacks_.make_register();
-      outgoing_.push_back(std::move(message));
+      outgoing_.push_back(std::move(registration));
       reading_ = true;
       attached_ = true;
     }
