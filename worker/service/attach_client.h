@@ -21,7 +21,8 @@ struct AttachClientOptions {
   TlsFiles tls;
 };
 
-// What the client asks and tells. Called from the client's threads; must not block for long.
+// What the client asks and tells. Called from the client's threads, which hold no lock then; must
+// not block for long.
 struct AttachCallbacks {
   // The first message of a new stream, and what follows it at once.
   std::function<v1::RegisterWorker()> make_register;
