@@ -33,8 +33,9 @@ class AttachReactor final
  public:
   AttachReactor(Controller* controller, const absl::Status& allowed)
       : controller_(controller), session_(std::make_shared<StreamSession>(this)) {
+    std::lock_guard<std::mutex> lock(mutex_);
     if (!allowed.ok()) {
-      Close(allowed);
+      CloseLocked(allowed);
       return;
     }
     StartRead(&incoming_);
@@ -46,19 +47,11 @@ class AttachReactor final
       Close(absl::OkStatus());
       return;
     }
-    if (!session_id_.has_value()) {
-      if (!incoming_.has_register_()) {
-        Close(absl::InvalidArgumentError("the first message must be register"));
-        return;
-      }
-      absl::StatusOr<int64_t> id = controller_->AttachWorker(incoming_.register_(), session_);
-      if (!id.ok()) {
-        Close(id.status());
-        return;
-      }
-      session_id_ = *id;
-    } else {
-      controller_->HandleWorkerMessage(*session_id_, incoming_);
+    if (const std::optional<int64_t> id = session_id(); id.has_value()) {
+      controller_->HandleWorkerMessage(*id, incoming_);
+    } else if (absl::Status status = Register(); !status.ok()) {
+      Close(status);
+      return;
     }
     StartRead(&incoming_);
   }
@@ -87,11 +80,37 @@ class AttachReactor final
 
   void Close(const absl::Status& status) {
     std::lock_guard<std::mutex> lock(mutex_);
+    CloseLocked(status);
+  }
+
+ private:
+  std::optional<int64_t> session_id() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return session_id_;
+  }
+
+  absl::Status Register() {
+    if (!incoming_.has_register_()) {
+      return absl::InvalidArgumentError("the first message must be register");
+    }
+    absl::StatusOr<int64_t> id = controller_->AttachWorker(incoming_.register_(), session_);
+    if (!id.ok()) return id.status();
+    bool has_ended;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      session_id_ = *id;
+      has_ended = detached_;
+    }
+    // A stream that was cancelled meanwhile had nothing to detach then.
+    if (has_ended) controller_->DetachWorker(*id);
+    return absl::OkStatus();
+  }
+
+  void CloseLocked(const absl::Status& status) {
     if (!closing_.has_value()) closing_ = status;
     WriteLocked();
   }
 
- private:
   // The next message, or the end once all are out.
   void WriteLocked() {
     if (writing_ || finished_) return;
@@ -119,9 +138,9 @@ class AttachReactor final
 
   Controller* const controller_;
   const std::shared_ptr<StreamSession> session_;
-  v1::WorkerMessage incoming_;         // gRPC's between StartRead and OnReadDone
-  std::optional<int64_t> session_id_;  // set on the reading thread before any detach can see it
+  v1::WorkerMessage incoming_;  // gRPC's between StartRead and OnReadDone
   std::mutex mutex_;
+  std::optional<int64_t> session_id_;            // guarded by mutex_
   v1::CoordinatorMessage current_;               // gRPC's while writing_
   std::deque<v1::CoordinatorMessage> outgoing_;  // guarded by mutex_
   std::optional<absl::Status> closing_;          // guarded by mutex_

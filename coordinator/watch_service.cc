@@ -28,7 +28,11 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchTrainingJobs
       FinishLocked(status);
       return;
     }
-    subscription_ = controller_->events().Subscribe([this] { Advance(); });
+    const int64_t subscription = controller_->events().Subscribe([this] { Advance(); });
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      subscription_ = subscription;
+    }
     Advance();
   }
 
@@ -47,7 +51,12 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchTrainingJobs
   }
 
   void OnDone() override {
-    if (subscription_ != 0) controller_->events().Unsubscribe(subscription_);
+    int64_t subscription;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      subscription = subscription_;
+    }
+    if (subscription != 0) controller_->events().Unsubscribe(subscription);
     delete this;
   }
 
@@ -110,8 +119,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchTrainingJobs
 
   Controller* const controller_;
   const std::string name_;
-  int64_t subscription_ = 0;  // constant after construction
   std::mutex mutex_;
+  int64_t subscription_ = 0;                // guarded by mutex_
   int64_t revision_;                        // guarded by mutex_
   std::deque<v1::TrainingJob> first_;       // guarded by mutex_
   v1::WatchTrainingJobsResponse response_;  // gRPC's while writing_

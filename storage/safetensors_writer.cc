@@ -164,14 +164,14 @@ absl::Status SafetensorsWriter::Write(absl::string_view name, int64_t offset_byt
   }
   absl::Status status = file_.WriteAt(static_cast<int64_t>(layout_.head.size()) + begin, bytes);
   if (!status.ok()) {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     failure_.Update(status);
   }
   return status;
 }
 
 absl::Status SafetensorsWriter::Mark(int64_t begin, int64_t end) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   auto next = written_.lower_bound(begin);  // the first range that begins here or later
   const bool touches_previous = next != written_.begin() && std::prev(next)->second >= begin;
   if ((next != written_.end() && next->first < end) ||
@@ -191,7 +191,7 @@ absl::Status SafetensorsWriter::Mark(int64_t begin, int64_t end) {
   return absl::OkStatus();
 }
 
-std::string SafetensorsWriter::FirstHole() const {
+std::string SafetensorsWriter::FirstHoleLocked() const {
   const auto first = written_.begin();
   const int64_t hole = first == written_.end() || first->first > 0 ? 0 : first->second;
   for (const SafetensorsTensor& tensor : layout_.tensors) {
@@ -205,20 +205,20 @@ std::string SafetensorsWriter::FirstHole() const {
 
 absl::StatusOr<int64_t> SafetensorsWriter::Sync() {
   TESSERA_RETURN_IF_ERROR(file_.Sync());
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return failure_;
   return bytes_written_;
 }
 
 absl::Status SafetensorsWriter::Commit(int64_t bytes_by_others) {
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.ok()) return failure_;
     if (bytes_written_ + bytes_by_others != layout_.data_bytes) {
       return absl::FailedPreconditionError(
           absl::StrCat(file_.path(), ": ", bytes_written_, " bytes were written here and ",
                        bytes_by_others, " by others, not the tensors' ", layout_.data_bytes,
-                       "; the first that was not written here: ", FirstHole()));
+                       "; the first that was not written here: ", FirstHoleLocked()));
     }
   }
   return file_.Commit();

@@ -5,15 +5,14 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
@@ -66,17 +65,17 @@ class SafetensorsWriter {
  private:
   SafetensorsWriter(OutputFile file, SafetensorsLayout layout);
   // Remembers data bytes [begin, end). ALREADY_EXISTS.
-  absl::Status Mark(int64_t begin, int64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Mark(int64_t begin, int64_t end);
   // The first byte of the data that was not written, for a message.
-  std::string FirstHole() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string FirstHoleLocked() const;
 
   SafetensorsLayout layout_;
   absl::flat_hash_map<std::string, size_t> index_;  // name to place in layout_.tensors
   OutputFile file_;
-  absl::Mutex mutex_;
-  std::map<int64_t, int64_t> written_ ABSL_GUARDED_BY(mutex_);  // begin to end, none adjacent
-  int64_t bytes_written_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first write that failed: no Commit
+  std::mutex mutex_;
+  std::map<int64_t, int64_t> written_;  // begin to end, none adjacent; guarded by mutex_
+  int64_t bytes_written_ = 0;           // guarded by mutex_
+  absl::Status failure_;                // the first write that failed: no Commit; guarded by mutex_
 };
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // Time, algbw and busbw of every collective between processes of this host, beside the machine's
-// copy bandwidth. algbw = bytes / time; busbw as nccl-tests: what a ring would put on each link.
+// copy bandwidth, and of small all_reduces beside the same movement of data with nothing around it
+// (all_reduce_bare). algbw = bytes / time; busbw as nccl-tests: what a ring would put on each link.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/bench/bare_all_reduce.h"
 #include "tests/bench/copy_bandwidth.h"
 #include "tests/bench/process_group.h"
 #include "worker/comm/cpu_transport.h"
@@ -31,6 +33,7 @@ constexpr size_t kAddressBytes = 512;
 constexpr int kCores = 2;  // that the copy bandwidth is measured with
 constexpr int64_t kSizes[] = {8, 64 << 10, 1 << 20, 64 << 20};
 constexpr int64_t kTcpSizes[] = {8, 64 << 10, 4 << 20};
+constexpr int64_t kBareSizes[] = {8, 64 << 10};
 
 struct Run {
   const char* op;
@@ -177,7 +180,13 @@ std::vector<Run> Measure(int ranks, bool is_tcp) {
   const bool ok = group.Run([&](int self) { RunRank(self, ranks, is_tcp, dir, group); });
   std::filesystem::remove_all(dir);
   if (!ok) return {};
-  return std::vector<Run>(group.shared().runs, group.shared().runs + group.shared().num_runs);
+  std::vector<Run> runs(group.shared().runs, group.shared().runs + group.shared().num_runs);
+  for (const int64_t bytes : kBareSizes) {
+    if (!is_tcp)
+      runs.push_back({"all_reduce_bare", ranks, bytes, BareAllReduceUs(ranks, bytes),
+                      kOps[0].bus_factor(ranks)});
+  }
+  return runs;
 }
 
 bool WriteJson(const std::string& path, double copy_gbps, const std::vector<Run>& runs) {

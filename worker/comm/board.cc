@@ -31,10 +31,15 @@ struct Board::Slot {
   alignas(64) std::atomic<uint64_t> finished;
   alignas(64) std::atomic<uint32_t> inside;
   std::atomic<uint32_t> has_left;
-  struct alignas(64) Line {
-    Posting posting;
+  struct Line {
+    alignas(64) Posting posting;
+    alignas(64) char carried[kCarriedBytes];
   };
-  Line ring[kMaxPendingCollectives];
+  // A member has posted at most kMaxPendingCollectives more than it has completed, and completes
+  // nothing that another has not posted. So when it posts number n, the others have completed
+  // n - 2 kMaxPendingCollectives and read that line no more.
+  static constexpr int kLines = 2 * kMaxPendingCollectives;
+  Line ring[kLines];
 };
 
 struct Board::Entry {
@@ -64,10 +69,12 @@ Board::Entry& Board::entry(int from, int to, uint64_t index) const {
                index % kMaxPendingMessages];
 }
 
-void Board::Post(int member, uint64_t sequence, const Posting& posting) {
+void Board::Post(int member, uint64_t sequence, const Posting& posting,
+                 absl::Span<const char> carried) {
   Slot& own = slot(member);
-  // Free to overwrite: `sequence - kMaxPendingCollectives` is complete on every member.
-  own.ring[sequence % kMaxPendingCollectives].posting = posting;
+  Slot::Line& line = own.ring[sequence % Slot::kLines];
+  line.posting = posting;
+  std::copy(carried.begin(), carried.end(), line.carried);
   own.posted.store(sequence);
   Ring();
 }
@@ -75,7 +82,11 @@ void Board::Post(int member, uint64_t sequence, const Posting& posting) {
 const Posting* Board::Find(int member, uint64_t sequence) const {
   const Slot& other = slot(member);
   if (other.posted.load() < sequence) return nullptr;
-  return &other.ring[sequence % kMaxPendingCollectives].posting;
+  return &other.ring[sequence % Slot::kLines].posting;
+}
+
+const char* Board::Carried(int member, uint64_t sequence) const {
+  return slot(member).ring[sequence % Slot::kLines].carried;
 }
 
 void Board::Finish(int member, uint64_t sequence) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "kernels/dtype.h"
 #include "worker/comm/communicator.h"
 
@@ -41,6 +42,8 @@ struct Message {
 // method may be called by any thread; those that take `member` as the writer by one at a time.
 class Board {
  public:
+  // Of a posting: an input of up to this travels in it.
+  static constexpr int64_t kCarriedBytes = 64;
   // Unwaited collectives of one member, and unwaited sends from one member to another.
   static constexpr int kMaxPendingCollectives = 64;
   static constexpr int kMaxPendingMessages = 64;
@@ -49,9 +52,12 @@ class Board {
   // memory: SizeBytes(group_size) bytes, page-aligned; zeroes are a fresh board.
   Board(void* memory, int group_size);
 
-  // Collectives, counted from 1. `member` starts number `sequence`; the others find it.
-  void Post(int member, uint64_t sequence, const Posting& posting);
+  // Collectives, counted from 1. `member` starts number `sequence`; the others find it, and read it
+  // until they have completed it. carried: its input, where that is small, else empty.
+  void Post(int member, uint64_t sequence, const Posting& posting, absl::Span<const char> carried);
   const Posting* Find(int member, uint64_t sequence) const;  // null: not posted yet
+  // Aligned to a cache line. REQUIRES: Find is not null.
+  const char* Carried(int member, uint64_t sequence) const;
   // `member` touches nobody's memory for `sequence` or earlier any more.
   void Finish(int member, uint64_t sequence);
   bool IsFinished(int member, uint64_t sequence) const;

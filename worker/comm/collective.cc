@@ -34,7 +34,8 @@ Collective::Collective(Membership& group, CollectiveKind kind, int64_t sequence,
       index_(index),
       input_(Address(input)),
       output_(Address(output)),
-      element_bytes_(DTypeSizeBytes(input.dtype())) {
+      element_bytes_(DTypeSizeBytes(input.dtype())),
+      is_carried_(group.all_mapped() && input.size_bytes() <= Board::kCarriedBytes) {
   posting_.kind = kind;
   posting_.dtype = input.dtype();
   posting_.op = op;
@@ -47,7 +48,11 @@ Collective::Collective(Membership& group, CollectiveKind kind, int64_t sequence,
 }
 
 absl::Status Collective::Start() {
-  if (group_.board) group_.board->board.Post(group_.self(), index_, posting_);
+  if (group_.board) {
+    const int64_t carried_bytes = is_carried_ ? posting_.num_elements * element_bytes_ : 0;
+    group_.board->board.Post(group_.self(), index_, posting_,
+                             absl::MakeConstSpan(input_, carried_bytes));
+  }
   for (int member = 0; member < group_.size(); ++member) {
     if (!group_.IsLinkedPeer(member)) continue;
     linked_.resize(group_.size());
@@ -80,6 +85,7 @@ absl::StatusOr<bool> Collective::Advance() {
   if (stage_ == Stage::kMove) {
     absl::StatusOr<bool> all = IsReduction(kind()) ? Reduce() : Copy();
     if (!all.ok() || !*all) return all;
+    if (is_carried_) return true;
     if (group_.board) group_.board->board.Finish(group_.self(), index_);
     stage_ = Stage::kClose;
     next_ = 0;
@@ -130,7 +136,7 @@ absl::Status Collective::Agree(int member, const Posting& theirs) const {
         "members disagree: ", MemberName(group_.spec, group_.self()), " calls ", Describe(posting_),
         ", ", MemberName(group_.spec, member), " calls ", Describe(theirs)));
   }
-  if (!group_.peers[member].is_mapped()) return absl::OkStatus();
+  if (is_carried_ || !group_.peers[member].is_mapped()) return absl::OkStatus();
   // A peer's offsets are not trusted with this process's address space.
   const int64_t limit =
       group_.peers[member].region.size_bytes - posting_.num_elements * element_bytes_;
@@ -144,6 +150,7 @@ absl::Status Collective::Agree(int member, const Posting& theirs) const {
 
 const char* Collective::InputOf(int member) const {
   if (member == group_.self()) return input_;
+  if (is_carried_) return group_.board->board.Carried(member, index_);
   return group_.peers[member].region.base + group_.board->board.Find(member, index_)->input_offset;
 }
 
@@ -156,10 +163,23 @@ ElementRange Collective::OutgoingOf(int from, int to) const {
   return Outgoing(kind(), posting_.num_elements, group_.size(), posting_.root, from, to);
 }
 
+ElementRange Collective::Reduced() const {
+  if (is_carried_ && kind() == CollectiveKind::kAllReduce) return {0, posting_.num_elements};
+  return OutgoingOf(group_.self(), group_.self());
+}
+
+bool Collective::Enter() {
+  return is_carried_ || !group_.board || group_.board->board.Enter(group_.self());
+}
+
+void Collective::Exit() {
+  if (!is_carried_ && group_.board) group_.board->board.Exit(group_.self());
+}
+
 absl::StatusOr<bool> Collective::Reduce() {
-  const ElementRange own = OutgoingOf(group_.self(), group_.self());
-  const int64_t begin_bytes = own.begin * element_bytes_;
-  const int64_t size_bytes = own.count * element_bytes_;
+  const ElementRange range = Reduced();
+  const int64_t begin_bytes = range.begin * element_bytes_;
+  const int64_t size_bytes = range.count * element_bytes_;
   absl::InlinedVector<const void*, 16> sources(group_.size());
   absl::InlinedVector<void*, 16> outputs;
   while (moved_ < size_bytes) {
@@ -168,13 +188,14 @@ absl::StatusOr<bool> Collective::Reduce() {
     // all_reduce: the owner writes its block to every member.
     const bool is_all_reduce = kind() == CollectiveKind::kAllReduce;
     outputs.assign(1, output_ + (is_all_reduce ? begin_bytes : 0) + moved_);
-    for (int member = 0; is_all_reduce && member < group_.size(); ++member) {
+    const bool writes_to_all = is_all_reduce && !is_carried_;
+    for (int member = 0; writes_to_all && member < group_.size(); ++member) {
       if (group_.IsMappedPeer(member)) outputs.push_back(OutputOf(member) + begin_bytes + moved_);
     }
-    if (group_.board && !group_.board->board.Enter(group_.self())) return false;
+    if (!Enter()) return false;
     const int64_t piece_bytes = std::min(kPieceBytes, size_bytes - moved_);
     tessera::Reduce(posting_.dtype, posting_.op, sources, outputs, piece_bytes / element_bytes_);
-    if (group_.board) group_.board->board.Exit(group_.self());
+    Exit();
     absl::Status status = HandOnPiece(static_cast<const char*>(outputs[0]), piece_bytes);
     if (!status.ok()) return status;
     moved_ += piece_bytes;
@@ -223,11 +244,11 @@ absl::StatusOr<bool> Collective::Copy() {
         Landing(kind(), posting_.num_elements, group_.size(), posting_.root, from, group_.self());
     const int64_t size_bytes = outgoing.count * element_bytes_;
     while (moved_ < size_bytes) {
-      if (group_.board && !group_.board->board.Enter(group_.self())) return false;
+      if (!Enter()) return false;
       const int64_t piece_bytes = std::min(kPieceBytes, size_bytes - moved_);
       CopyBytes(InputOf(from) + outgoing.begin * element_bytes_ + moved_,
                 output_ + landing.begin * element_bytes_ + moved_, piece_bytes);
-      if (group_.board) group_.board->board.Exit(group_.self());
+      Exit();
       moved_ += piece_bytes;
     }
   }

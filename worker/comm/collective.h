@@ -16,7 +16,8 @@
 namespace tessera {
 
 // Three stages: all members have posted the same operation; data moves; everybody is done with
-// everybody's memory.
+// everybody's memory. Where the postings carry the inputs, nobody touches another's memory and the
+// third is not needed.
 class Collective : public Operation {
  public:
   // index counts the group's collectives from 1. Barrier takes null tensors; broadcast and
@@ -52,6 +53,10 @@ class Collective : public Operation {
   absl::Status HandOnPiece(const char* result, int64_t piece_bytes);
   absl::StatusOr<bool> Copy();
   absl::StatusOr<bool> Close();
+  // What of the block this member owns it is to reduce: all_reduce of carried inputs, everything.
+  ElementRange Reduced() const;
+  bool Enter();
+  void Exit();
   // Where `member` has its input and output, as this process sees them.
   const char* InputOf(int member) const;
   char* OutputOf(int member) const;
@@ -63,6 +68,7 @@ class Collective : public Operation {
   char* const input_;
   char* const output_;
   const int64_t element_bytes_;
+  const bool is_carried_;
   Stage stage_ = Stage::kMeet;
   int next_ = 0;       // first member not yet seen in this stage
   int64_t moved_ = 0;  // bytes done: of the own block, or of what comes from member next_

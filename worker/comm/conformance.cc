@@ -6,8 +6,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <latch>
 #include <thread>
 #include <utility>
@@ -289,6 +291,43 @@ TEST_P(CommunicatorConformance, SeveralCollectivesUnderWay) {
                 ReferenceReduce(DType::kFloat32, ReduceOp::kSum,
                                 Inputs(DType::kFloat32, 10 * k, rank.size, k)));
     }
+  });
+}
+
+// Members post up to 64 ahead of what they have waited for, at different paces: nobody overwrites a
+// posting, or the data it carries, that another is still to read.
+TEST_P(CommunicatorConformance, MembersRunAheadOfEachOther) {
+  Run(3, [](TestRank& rank) {
+    auto comm = rank.Join(rank.Spec("dp"));
+    ASSERT_NE(comm, nullptr);
+    constexpr int kOperations = 400;
+    constexpr std::array<size_t, 3> kAhead = {64, 1, 20};
+    struct Started {
+      int number;
+      Owned tensor;
+      std::unique_ptr<CollectiveHandle> handle;
+    };
+    std::deque<Started> started;
+    // Most inputs are small enough to travel in the posting.
+    const auto elements = [](int number) { return number % 7 == 3 ? 100 : 1 + number % 16; };
+    const auto finish_first = [&] {
+      Started& first = started.front();
+      EXPECT_OK(first.handle->Wait());
+      EXPECT_EQ(Read(rank, first.tensor.tensor),
+                ReferenceReduce(
+                    DType::kFloat32, ReduceOp::kSum,
+                    Inputs(DType::kFloat32, elements(first.number), rank.size, first.number)));
+      started.pop_front();
+    };
+    for (int k = 0; k < kOperations; ++k) {
+      if (started.size() == kAhead[rank.index]) finish_first();
+      Owned tensor =
+          Make(rank, DType::kFloat32, TestData(DType::kFloat32, elements(k), rank.index, k));
+      auto handle = comm->StartAllReduce(tensor.tensor, ReduceOp::kSum, *rank.stream);
+      ASSERT_TRUE(handle.ok()) << handle.status();
+      started.push_back({k, std::move(tensor), *std::move(handle)});
+    }
+    while (!started.empty()) finish_first();
   });
 }
 

@@ -49,6 +49,12 @@ struct Membership {
   int self() const { return spec.group_rank; }
   bool IsMappedPeer(int member) const { return member != self() && peers[member].is_mapped(); }
   bool IsLinkedPeer(int member) const { return member != self() && !peers[member].is_mapped(); }
+  bool all_mapped() const {
+    for (int member = 0; member < size(); ++member) {
+      if (IsLinkedPeer(member)) return false;
+    }
+    return true;
+  }
 };
 
 // "workers/w1 (group rank 1, global rank 5)"
