@@ -116,12 +116,12 @@ SafetensorsWriter::SafetensorsWriter(OutputFile file, SafetensorsLayout layout)
 
 // Before any thread shares it.
 SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&& other) noexcept
-    ABSL_NO_THREAD_SAFETY_ANALYSIS : layout_(std::move(other.layout_)),
-                                     index_(std::move(other.index_)),
-                                     file_(std::move(other.file_)),
-                                     written_(std::move(other.written_)),
-                                     bytes_written_(other.bytes_written_),
-                                     failure_(std::move(other.failure_)) {}
+    : layout_(std::move(other.layout_)),
+      index_(std::move(other.index_)),
+      file_(std::move(other.file_)),
+      written_(std::move(other.written_)),
+      bytes_written_(other.bytes_written_),
+      failure_(std::move(other.failure_)) {}
 
 absl::StatusOr<SafetensorsWriter> SafetensorsWriter::Create(const std::string& path,
                                                             SafetensorsLayout layout) {
