@@ -579,6 +579,22 @@ TEST_P(CommunicatorConformance, AbortJoinsEndsAJoin) {
   });
 }
 
+// An abort that comes just before the join is not lost; a later epoch may form.
+TEST_P(CommunicatorConformance, AbortJoinsEndsAJoinThatBeginsLater) {
+  Run(2, [](TestRank& rank) {
+    if (rank.index == 0) {
+      rank.transport->AbortJoins("job", 7, absl::AbortedError("epoch 8 has begun"));
+      for (const int64_t epoch : {6, 7}) {
+        const absl::Status status = rank.transport->Join(rank.Spec("dp", epoch)).status();
+        EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+      }
+    }
+    auto comm = rank.Join(rank.Spec("dp", 8));
+    ASSERT_NE(comm, nullptr);
+    EXPECT_OK(comm->Barrier(*rank.stream));
+  });
+}
+
 TEST_P(CommunicatorConformance, JoinRefusesMalformedSpecs) {
   Run(2, [](TestRank& rank) {
     const auto code = [&](const GroupSpec& spec) {

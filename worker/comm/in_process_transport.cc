@@ -75,6 +75,7 @@ absl::StatusOr<Membership> InProcessHub::Meet(const GroupSpec& spec, Device& dev
   const Region own{reinterpret_cast<char*>(device.base_address()), device.arena().capacity_bytes(),
                    nullptr};
   std::unique_lock<std::mutex> lock(mutex_);
+  if (absl::Status aborted = aborted_[address].Check(spec); !aborted.ok()) return aborted;
   std::shared_ptr<Meeting>& slot = meetings_[key];
   if (slot == nullptr) {
     slot = std::make_shared<Meeting>();
@@ -129,6 +130,7 @@ absl::StatusOr<Membership> InProcessHub::Meet(const GroupSpec& spec, Device& dev
 void InProcessHub::AbortJoins(absl::string_view job_uid, int64_t epoch, const absl::Status& reason,
                               const std::string& address) {
   std::lock_guard<std::mutex> lock(mutex_);
+  aborted_[address].Add(job_uid, epoch, reason);
   for (auto& [key, meeting] : meetings_) {
     if (meeting->job_uid != job_uid || meeting->epoch > epoch) continue;
     for (const std::string& each : meeting->arrived) {

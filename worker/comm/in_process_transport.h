@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/comm/join.h"
 #include "worker/comm/membership.h"
 #include "worker/comm/transport.h"
 
@@ -40,6 +41,7 @@ class InProcessHub {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::shared_ptr<Meeting>> meetings_;  // by group; guarded by mutex_
+  std::map<std::string, AbortedJoins> aborted_;               // by address; guarded by mutex_
   int next_transport_ = 0;                                    // guarded by mutex_
 };
 

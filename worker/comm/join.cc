@@ -47,4 +47,16 @@ absl::Status JoinError(const GroupSpec& spec, const absl::Status& why) {
                                    " of ", spec.members.size(), ": ", why.message()));
 }
 
+void AbortedJoins::Add(absl::string_view job_uid, int64_t epoch, const absl::Status& reason) {
+  newest_last_.push_back({std::string(job_uid), epoch, reason});
+  if (newest_last_.size() > kKept) newest_last_.pop_front();
+}
+
+absl::Status AbortedJoins::Check(const GroupSpec& spec) const {
+  for (const Aborted& each : newest_last_) {
+    if (each.job_uid == spec.job_uid && spec.epoch <= each.epoch) return each.reason;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace tessera

@@ -2,9 +2,12 @@
 #ifndef TESSERA_WORKER_COMM_JOIN_H_
 #define TESSERA_WORKER_COMM_JOIN_H_
 
+#include <cstdint>
+#include <deque>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "worker/comm/communicator.h"
 
 namespace tessera {
@@ -17,6 +20,24 @@ std::string GroupKey(const GroupSpec& spec);
 
 // The same status, with the group and this member named.
 absl::Status JoinError(const GroupSpec& spec, const absl::Status& why);
+
+// Which joins Transport::AbortJoins has ended, so that one that was about to begin ends too. Keeps
+// the newest few jobs: a worker runs one at a time. Not thread-safe.
+class AbortedJoins {
+ public:
+  void Add(absl::string_view job_uid, int64_t epoch, const absl::Status& reason);
+  // The reason, where the group's job was aborted in its epoch or a later one; else OK.
+  absl::Status Check(const GroupSpec& spec) const;
+
+ private:
+  static constexpr size_t kKept = 16;
+  struct Aborted {
+    std::string job_uid;
+    int64_t epoch;
+    absl::Status reason;
+  };
+  std::deque<Aborted> newest_last_;
+};
 
 }  // namespace tessera
 

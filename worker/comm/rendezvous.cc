@@ -131,6 +131,10 @@ absl::StatusOr<std::unique_ptr<Meeting>> Rendezvous::Open(const GroupSpec& spec,
   if (!cancel.is_open()) return SocketError("eventfd");
   std::unique_ptr<Meeting> meeting(new Meeting(*this, spec, endpoints, std::move(cancel)));
   std::unique_lock<std::mutex> lock(mutex_);
+  if (absl::Status aborted = aborted_.Check(spec); !aborted.ok()) {
+    lock.unlock();  // ~Meeting takes it
+    return aborted;
+  }
   if (meetings_.emplace(GroupKey(spec), meeting.get()).second) return meeting;
   lock.unlock();
   return absl::InvalidArgumentError("this process is already joining the group");
@@ -138,6 +142,7 @@ absl::StatusOr<std::unique_ptr<Meeting>> Rendezvous::Open(const GroupSpec& spec,
 
 void Rendezvous::AbortJoins(absl::string_view job_uid, int64_t epoch, const absl::Status& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
+  aborted_.Add(job_uid, epoch, reason);
   for (auto& [key, meeting] : meetings_) {
     if (meeting->spec_.job_uid == job_uid && meeting->spec_.epoch <= epoch) meeting->Cancel(reason);
   }

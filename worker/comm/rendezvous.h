@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/endpoint.h"
+#include "worker/comm/join.h"
 #include "worker/comm/socket.h"
 
 namespace tessera {
@@ -38,7 +39,7 @@ class Rendezvous {
   ~Rendezvous();
 
   // Opens the door to the members of one group. endpoints: of all members. INVALID_ARGUMENT where
-  // this process is already joining the group.
+  // this process is already joining the group; the reason of AbortJoins where that came first.
   absl::StatusOr<std::unique_ptr<Meeting>> Open(const GroupSpec& spec,
                                                 const std::vector<Endpoint>& endpoints);
   void AbortJoins(absl::string_view job_uid, int64_t epoch, const absl::Status& reason);
@@ -66,6 +67,7 @@ class Rendezvous {
   std::list<Stranger> strangers_;  // the thread's own
   std::mutex mutex_;
   std::map<std::string, Meeting*> meetings_ ABSL_GUARDED_BY(mutex_);  // by GroupKey
+  AbortedJoins aborted_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;  // last: starts with everything above in place
 };
 

@@ -29,7 +29,8 @@ class Transport {
   // AbortJoins. Nothing is held on failure. Blocks; several groups may be joined from several
   // threads.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Join(const GroupSpec& spec) = 0;
-  // Ends every Join() in progress of this job uid and epoch, or below, with `reason`. Any thread.
+  // Ends every Join() of this job uid and epoch, or below, with `reason`: those in progress, and
+  // those that begin after. Any thread.
   virtual void AbortJoins(absl::string_view job_uid, int64_t epoch, const absl::Status& reason) = 0;
 };
 
