@@ -2,6 +2,8 @@
 #ifndef TESSERA_CLI_COMMAND_H_
 #define TESSERA_CLI_COMMAND_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,23 @@ struct WaitOptions {
   absl::Duration timeout;
 };
 
+struct GenerateOptions {
+  std::string name;  // of a job; or
+  std::string path;  // of weights under the data root
+  // One of these:
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;  // "-": stdin
+  std::optional<std::string> tokens;       // "1,2,3"
+  std::string tokenizer;
+  std::optional<int32_t> max_new_tokens;
+  std::optional<double> temperature;
+  int32_t top_k = 0;
+  std::optional<double> top_p;
+  uint64_t seed = 0;
+  std::string stop_tokens;  // "1,2,3"
+  std::string precision;    // "fp32", "bf16", "fp16"
+};
+
 // Each prints data on stdout, progress and errors on stderr, and returns the exit code.
 int RunCreate(const CommandContext& context, const CreateOptions& options);
 int RunGet(const CommandContext& context, const GetOptions& options);
@@ -45,6 +64,7 @@ int RunDescribe(const CommandContext& context, const std::string& name);
 int RunWatch(const CommandContext& context, const std::string& name);
 int RunCancel(const CommandContext& context, const std::string& name);
 int RunWait(const CommandContext& context, const WaitOptions& options);
+int RunGenerate(const CommandContext& context, const GenerateOptions& options);
 int RunDoctor(const CommandContext& context);
 int RunExplain(const std::string& field);
 int RunCompletion(const std::string& shell);

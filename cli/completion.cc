@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr char kVerbs[] =
-    "create get describe watch cancel wait doctor explain tokenize completion version";
+    "create get describe watch cancel wait generate doctor explain tokenize completion version";
 
 }  // namespace
 
@@ -21,7 +21,7 @@ int RunCompletion(const std::string& shell) {
         "  local words='%s' previous=${COMP_WORDS[COMP_CWORD-1]}\n"
         "  case $previous in\n"
         "    get) words='jobs job workers placement';;\n"
-        "    describe|job|watch|cancel|wait|placement)\n"
+        "    describe|job|watch|cancel|wait|generate|placement)\n"
         "      words=$(tessera get jobs -o name 2>/dev/null | sed 's|.*/||');;\n"
         "    completion) words='bash zsh fish';;\n"
         "    -o|--output) words='table wide json yaml name';;\n"
@@ -39,7 +39,7 @@ int RunCompletion(const std::string& shell) {
         "_tessera() {\n"
         "  case ${words[CURRENT-1]} in\n"
         "    get) compadd jobs job workers placement;;\n"
-        "    describe|job|watch|cancel|wait|placement)\n"
+        "    describe|job|watch|cancel|wait|generate|placement)\n"
         "      compadd ${(f)\"$(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"};;\n"
         "    completion) compadd bash zsh fish;;\n"
         "    -o|--output) compadd table wide json yaml name;;\n"
@@ -56,7 +56,7 @@ int RunCompletion(const std::string& shell) {
         "complete -c tessera -f\n"
         "complete -c tessera -n '__fish_use_subcommand' -a '%s'\n"
         "complete -c tessera -n '__fish_seen_subcommand_from get' -a 'jobs job workers placement'\n"
-        "complete -c tessera -n '__fish_seen_subcommand_from describe watch cancel wait' "
+        "complete -c tessera -n '__fish_seen_subcommand_from describe watch cancel wait generate' "
         "-a \"(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"\n"
         "complete -c tessera -n '__fish_seen_subcommand_from create' -s f -r -F\n",
         kVerbs);

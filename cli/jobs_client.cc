@@ -175,6 +175,20 @@ class Client final : public JobsClient {
     }
   }
 
+  absl::Status Generate(const v1::GenerateRequest& request,
+                        const std::function<void(const v1::GenerateResponse&)>& on_piece) override {
+    InterruptGuard interrupt;
+    grpc::ClientContext context;
+    interrupt.Register(&context);
+    auto reader = jobs_->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) on_piece(response);
+    absl::Status status = FromGrpc(reader->Finish());
+    interrupt.Register(nullptr);
+    if (!status.ok() && interrupt.interrupted()) return absl::CancelledError("interrupted");
+    return status;
+  }
+
  private:
   template <typename Response, typename Method>
   absl::StatusOr<Response> Call(const Method& method,

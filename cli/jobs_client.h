@@ -37,6 +37,10 @@ class JobsClient {
   // coordinator was away less than half a minute.
   virtual absl::Status Watch(const std::string& name, absl::Time deadline,
                              const std::function<bool(const v1::TrainingJob&)>& on_change) = 0;
+  // Calls on_piece with each piece until the end (OK), an error, or SIGINT (CANCELLED).
+  virtual absl::Status Generate(
+      const v1::GenerateRequest& request,
+      const std::function<void(const v1::GenerateResponse&)>& on_piece) = 0;
 };
 
 }  // namespace tessera

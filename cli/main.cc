@@ -72,6 +72,31 @@ int Main(int argc, char** argv) {
   wait->add_option("--for", wait_options.condition, "state=STATE")->required();
   wait->add_option("--timeout", wait_timeout, "Such as 30s, 10m, 1h; default 1h");
 
+  GenerateOptions generate_options;
+  CLI::App* generate =
+      app.add_subcommand("generate", "Generate text from a job's weights, or a folder's");
+  generate->add_option("name", generate_options.name, "Job, running or succeeded");
+  generate->add_option("--path", generate_options.path,
+                       "Instead of a job: a Hugging Face folder or an llm.c checkpoint under the "
+                       "workers' data root");
+  generate->add_option("--prompt", generate_options.prompt, "Text to go on from");
+  generate->add_option("--prompt-file", generate_options.prompt_file,
+                       "File with the text; - is stdin");
+  generate->add_option("--tokens", generate_options.tokens, "Token ids to go on from: 1,2,3");
+  generate->add_option("--tokenizer", generate_options.tokenizer,
+                       "tokenizer.json or folder under the workers' data root; default: the job's, "
+                       "or the one in --path");
+  generate->add_option("--max-new-tokens", generate_options.max_new_tokens,
+                       "Default 128, or what the model's context leaves");
+  generate->add_option("--temperature", generate_options.temperature, "0 is greedy; default 1");
+  generate->add_option("--top-k", generate_options.top_k, "Keep the k likeliest; 0, default: all");
+  generate->add_option("--top-p", generate_options.top_p,
+                       "Keep the fewest likeliest that add up to p; default 1: all");
+  generate->add_option("--seed", generate_options.seed, "Of the sampling; default 0");
+  generate->add_option("--stop-tokens", generate_options.stop_tokens, "End after one of these ids");
+  generate->add_option("--precision", generate_options.precision,
+                       "With --path: fp32, bf16 or fp16; default fp32");
+
   CLI::App* doctor = app.add_subcommand("doctor", "Check this machine and the connection");
   std::string field;
   CLI::App* explain = app.add_subcommand("explain", "Tell what a field of the job file may be");
@@ -119,6 +144,7 @@ int Main(int argc, char** argv) {
   if (*describe) return RunDescribe(context, name);
   if (*watch) return RunWatch(context, name);
   if (*cancel) return RunCancel(context, name);
+  if (*generate) return RunGenerate(context, generate_options);
   if (*doctor) return RunDoctor(context);
   if (!absl::ParseDuration(wait_timeout, &wait_options.timeout)) {
     return fail(absl::InvalidArgumentError("--timeout: must be a duration such as 30s or 10m"));

@@ -19,6 +19,14 @@ void SetBlockStyle(YAML::Node node) {
   }
 }
 
+std::string Json(const google::protobuf::Message& message, bool indented) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = indented;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  return status.ok() ? text : absl::StrCat("{\"error\": \"", status.ToString(), "\"}\n");
+}
+
 }  // namespace
 
 absl::StatusOr<OutputFormat> ParseOutputFormat(const std::string& text) {
@@ -31,12 +39,10 @@ absl::StatusOr<OutputFormat> ParseOutputFormat(const std::string& text) {
       absl::StrCat("--output: \"", text, "\": must be table, wide, json, yaml or name"));
 }
 
-std::string ToJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  std::string text;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  return status.ok() ? text : absl::StrCat("{\"error\": \"", status.ToString(), "\"}\n");
+std::string ToJson(const google::protobuf::Message& message) { return Json(message, true); }
+
+std::string ToJsonLine(const google::protobuf::Message& message) {
+  return absl::StrCat(Json(message, false), "\n");
 }
 
 std::string ToYaml(const google::protobuf::Message& message) {

@@ -16,6 +16,8 @@ absl::StatusOr<OutputFormat> ParseOutputFormat(const std::string& text);
 
 // protojson, indented, with a newline.
 std::string ToJson(const google::protobuf::Message& message);
+// protojson, on one line, with a newline.
+std::string ToJsonLine(const google::protobuf::Message& message);
 // The same as YAML.
 std::string ToYaml(const google::protobuf::Message& message);
 

@@ -208,6 +208,7 @@ std::string DescribeJob(const v1::TrainingJob& job) {
          absl::StrFormat("first %.4f, last %.4f nats per target", progress.first_validation_loss(),
                          progress.validation_loss()));
   }
+  if (!status.weights_worker().empty()) line("Final weights", status.weights_worker());
   if (status.has_error()) line("Error", status.error().message());
 
   Table conditions({"TIME", "STATE", "REASON", "MESSAGE"});

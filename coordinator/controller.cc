@@ -283,6 +283,12 @@ void Controller::Tick() {
     for (auto& [id, status] : failed_checks) {
       callbacks.push_back(FinishDataCheckLocked(id, std::move(status)));
     }
+    for (GenerationTable::Entry& entry : RemoveLostGenerationsLocked()) {
+      callbacks.push_back([entry = std::move(entry)] {
+        entry.sink->End(absl::UnavailableError(
+            absl::StrCat(entry.worker, " was lost while it generated; try again")));
+      });
+    }
     ScheduleLocked();
   }
   for (auto& callback : callbacks) callback();
@@ -291,6 +297,10 @@ void Controller::Tick() {
 void Controller::Shutdown() {
   std::lock_guard<std::mutex> lock(mutex_);
   shut_down_ = true;
+  for (const GenerationTable::Entry& entry :
+       generations_.RemoveIf([](const GenerationTable::Entry&) { return true; })) {
+    entry.sink->End(absl::UnavailableError("the coordinator stops"));
+  }
   for (auto& [name, record] : jobs_) {
     if (record.progress_dirty) SaveLocked(record, Durability::kBuffered);
   }

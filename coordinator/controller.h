@@ -10,12 +10,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/active_job.h"
 #include "coordinator/clock.h"
 #include "coordinator/event_log.h"
+#include "coordinator/generation_table.h"
 #include "coordinator/journal.h"
 #include "coordinator/worker_registry.h"
 #include "proto/daemon/log.h"
@@ -56,6 +58,13 @@ class Controller {
       const v1::ListTrainingJobsRequest& request) const;
   absl::StatusOr<v1::TrainingJob> CancelJob(const std::string& name);
   EventLog& events() { return *events_; }
+
+  // Generations. Errors as in jobs.proto; else an id, and sink gets what the worker sends and then
+  // the end, unless CancelGeneration comes first. The sink may be called before this returns.
+  absl::StatusOr<std::string> StartGeneration(const v1::GenerateRequest& request,
+                                              const std::shared_ptr<GenerationSink>& sink);
+  // Nothing for one that has ended.
+  void CancelGeneration(const std::string& id);
 
   // Cluster. Errors as in cluster.proto.
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) const;
@@ -100,6 +109,15 @@ class Controller {
   bool StartDataCheckLocked(const v1::TrainingJobSpec& spec,
                             std::function<void(const absl::Status&)> done);
   std::function<void()> FinishDataCheckLocked(int64_t check_id, absl::Status status);
+  // Attached. The second one fills in what run says of the job.
+  absl::StatusOr<WorkerEntry*> AnyWorkerLocked();
+  absl::StatusOr<WorkerEntry*> WorkerWithWeightsLocked(const std::string& job,
+                                                       v1::RunGeneration& run);
+  // What to do without the lock.
+  std::function<void()> HandleGeneratedLocked(const WorkerEntry& worker,
+                                              const v1::Generated& message);
+  // Those whose worker's stream has ended.
+  std::vector<GenerationTable::Entry> RemoveLostGenerationsLocked();
   JobRecord& AddLocked(v1::TrainingJob job);
   JobRecord* FindUidLocked(const std::string& uid);
   void TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
@@ -126,6 +144,7 @@ class Controller {
   std::map<std::string, JobRecord*> by_uid_;  // into jobs_; guarded by mutex_
   WorkerRegistry registry_;                   // guarded by mutex_
   std::map<int64_t, DataCheck> checks_;       // by check id; guarded by mutex_
+  GenerationTable generations_;               // guarded by mutex_
   int64_t next_session_id_ = 1;               // guarded by mutex_
   int64_t next_check_id_ = 1;                 // guarded by mutex_
   std::string instance_id_;

@@ -134,6 +134,9 @@ void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage
         callback = FinishDataCheckLocked(message.data_checked().check_id(),
                                          FromProto(message.data_checked().status()));
         break;
+      case v1::WorkerMessage::kGenerated:
+        callback = HandleGeneratedLocked(*worker, message.generated());
+        break;
       case v1::WorkerMessage::kStopping:
         worker->info.set_state(v1::WORKER_STATE_STOPPING);
         log_->Info("worker stopping", {{"worker", worker->info.name()}});
@@ -211,6 +214,9 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
   if (rank == nullptr) return;
   if (message.has_pending()) rank->pending = message.pending();
   if (!message.sample().empty()) record->job.mutable_status()->set_sample(message.sample());
+  if (message.has_weights_kept() && FromProto(message.weights_kept()).ok()) {
+    record->job.mutable_status()->set_weights_worker(worker.info.name());
+  }
   const bool was_stopping = active->stopping();
   active->Ended(*rank, FromProto(message.status()), clock_->Monotonic());
   if (active->stopping() && !was_stopping) AbortRanksLocked(*record);
@@ -220,13 +226,9 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
 
 bool Controller::StartDataCheckLocked(const v1::TrainingJobSpec& spec,
                                       std::function<void(const absl::Status&)> done) {
-  WorkerEntry* chosen = nullptr;  // an idle one where there is one
-  for (const auto& [name, worker] : registry_.workers()) {
-    if (worker.attached() && (chosen == nullptr || (worker.idle() && !chosen->idle()))) {
-      chosen = registry_.Find(name);
-    }
-  }
-  if (chosen == nullptr) return false;
+  absl::StatusOr<WorkerEntry*> any = AnyWorkerLocked();
+  if (!any.ok()) return false;
+  WorkerEntry* chosen = *any;
   const int64_t id = next_check_id_++;
   checks_[id] = {chosen->info.name(), clock_->Monotonic() + options_.data_check_timeout,
                  std::move(done)};

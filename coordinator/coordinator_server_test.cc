@@ -194,6 +194,55 @@ TEST_F(CoordinatorServerTest, AWorkersStreamRegistersFirst) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_F(CoordinatorServerTest, AGenerationStreamsFromWorkerToClient) {
+  v1::GenerateRequest request;
+  request.set_path("weights");
+  request.set_text("x");
+  {
+    grpc::ClientContext context;
+    auto reader = jobs_->Generate(&context, request);
+    v1::GenerateResponse response;
+    EXPECT_FALSE(reader->Read(&response));
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE) << "no worker";
+  }
+  grpc::ClientContext worker_context;
+  auto worker = v1::WorkerAttach::NewStub(channel_)->Attach(&worker_context);
+  worker->Write(Register("w0"));
+  v1::CoordinatorMessage order;
+  ASSERT_TRUE(worker->Read(&order));
+  {
+    grpc::ClientContext context;
+    auto reader = jobs_->Generate(&context, request);
+    ASSERT_TRUE(worker->Read(&order));
+    v1::WorkerMessage message;
+    v1::Generated& generated = *message.mutable_generated();
+    generated.set_generation_id(order.run_generation().generation_id());
+    for (const char* text : {"one", "two"}) {
+      generated.mutable_response()->set_text(text);
+      if (std::string(text) == "two") generated.mutable_status();
+      worker->Write(message);
+    }
+    v1::GenerateResponse first, second, none;
+    ASSERT_TRUE(reader->Read(&first));
+    ASSERT_TRUE(reader->Read(&second));
+    EXPECT_EQ(first.text() + second.text(), "onetwo");
+    EXPECT_FALSE(reader->Read(&none));
+    EXPECT_TRUE(reader->Finish().ok());
+  }
+  // A client that leaves is noticed by the worker.
+  grpc::ClientContext context;
+  auto reader = jobs_->Generate(&context, request);
+  ASSERT_TRUE(worker->Read(&order));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  const std::string id = order.run_generation().generation_id();
+  ASSERT_TRUE(worker->Read(&order));
+  EXPECT_EQ(order.cancel_generation().generation_id(), id);
+  worker->WritesDone();
+  EXPECT_FALSE(worker->Read(&order));
+  worker->Finish();
+}
+
 TEST_F(CoordinatorServerTest, ManyStreamsComeAndGo) {
   auto stub = v1::WorkerAttach::NewStub(channel_);
   for (int round = 0; round < 30; ++round) {

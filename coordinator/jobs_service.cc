@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "coordinator/call_service.h"
+#include "coordinator/generate_service.h"
 #include "coordinator/watch_service.h"
 
 namespace tessera {
@@ -56,6 +57,12 @@ class JobsService final : public v1::Jobs::CallbackService {
     absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
     if (!allowed.ok()) return Reply<v1::TrainingJob>(context, allowed, response);
     return Reply(context, controller_->CancelJob(request->name()), response);
+  }
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
+    return NewGenerateReactor(controller_, authorization_->CheckMayUse(IdentitiesOf(*context)),
+                              *request);
   }
 
  private:

@@ -284,6 +284,10 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
                     "must be a finite number of at least 0");
     }
     check.Range(spec.sample().top_k(), 0, kMaxInt32, "spec.sample.top_k");
+    if (spec.sample().has_top_p()) {
+      check.Require(spec.sample().top_p() > 0 && spec.sample().top_p() <= 1, "spec.sample.top_p",
+                    spec.sample().top_p(), "must be above 0 and at most 1");
+    }
     for (const char c : spec.sample().prompt()) {
       const int id = static_cast<unsigned char>(c);
       check.Require(id < spec.model().vocab_size(), "spec.sample.prompt", id,

@@ -24,6 +24,7 @@
 #include "worker/comm/cpu_transport.h"
 #include "worker/service/attach_client.h"
 #include "worker/service/data_checker.h"
+#include "worker/service/generation_runner.h"
 #include "worker/service/job_runner.h"
 
 ABSL_FLAG(std::string, coordinator, "127.0.0.1:7433", "Address of the coordinator.");
@@ -33,6 +34,8 @@ ABSL_FLAG(std::string, data_root, "", "Folder under which jobs' data files lie. 
 ABSL_FLAG(std::string, export_root, "",
           "Folder under which jobs write their exports; made when needed. Default: exports in the "
           "state folder.");
+ABSL_FLAG(int, keep_weights, 4,
+          "Jobs whose final weights are kept in the state folder, to generate from; 0: none.");
 ABSL_FLAG(std::string, device_memory, "1GiB", "Capacity of the device's arena.");
 ABSL_FLAG(int, threads, 1, "Threads that one operation may use.");
 ABSL_FLAG(std::string, shared_memory_dir, "",
@@ -96,6 +99,11 @@ int Main() {
                 absl::InvalidArgumentError(absl::StrCat("--threads=", absl::GetFlag(FLAGS_threads),
                                                         ": must be 1 .. 1024")));
   }
+  if (absl::GetFlag(FLAGS_keep_weights) < 0) {
+    return Fail(kExitUsage,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "--keep-weights=", absl::GetFlag(FLAGS_keep_weights), ": must be at least 0")));
+  }
   absl::StatusOr<int64_t> memory =
       ParseBytes(absl::GetFlag(FLAGS_device_memory), "--device-memory");
   if (!memory.ok()) return Fail(kExitUsage, memory.status());
@@ -134,12 +142,18 @@ int Main() {
   const std::string export_root = absl::GetFlag(FLAGS_export_root).empty()
                                       ? absl::StrCat(state_dir, "/exports")
                                       : absl::GetFlag(FLAGS_export_root);
-  JobRunner runner({worker, data_root, export_root, device->get(), transport->get()}, &log, send);
+  SetupGate gate;
+  KeptWeights kept_weights(absl::StrCat(state_dir, "/weights"), absl::GetFlag(FLAGS_keep_weights));
+  const WorkerContext context = {worker,           data_root, export_root,  device->get(),
+                                 transport->get(), &gate,     &kept_weights};
+  JobRunner runner(context, &log, send);
+  GenerationRunner generations(context, &runner, send);
   DataChecker checker(data_root, send);
   const std::string instance_id = NewUuid();
 
   AttachCallbacks callbacks;
   callbacks.make_register = [&] {
+    generations.CancelAll();  // whoever waited for them has been told that the stream ended
     v1::RegisterWorker request;
     request.set_protocol_version(1);
     request.set_address((*transport)->address());
@@ -174,6 +188,8 @@ int Main() {
     if (message.has_run()) runner.HandleRun(message.run());
     if (message.has_abort()) runner.HandleAbort(message.abort());
     if (message.has_job_ended_ack()) runner.HandleJobEndedAck(message.job_ended_ack());
+    if (message.has_run_generation()) generations.HandleRun(message.run_generation());
+    if (message.has_cancel_generation()) generations.HandleCancel(message.cancel_generation());
     if (message.has_check_data()) checker.Check(message.check_data());
   };
   log.Info("starting", {{"worker", worker},

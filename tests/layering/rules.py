@@ -59,10 +59,13 @@ ARROWS = {
     "worker/checkpoint": _ENGINE
     + ("worker/comm/*", "worker/model/model_config.h", "worker/model/units.h"),
     "worker/pipeline_parallel": _ENGINE + ("worker/comm/*", "worker/model/*"),
+    # Weights without a trainer, and tokens from them.
+    "worker/generation": _ENGINE
+    + ("worker/zero/*", "worker/checkpoint/*", "worker/data/*", "worker/model/*"),
     "worker/trainer": _ENGINE
     + tuple(
         "worker/%s/*" % folder
-        for folder in "pipeline_parallel zero offload checkpoint data model comm".split()
+        for folder in "generation pipeline_parallel zero offload checkpoint data model comm".split()
     ),
     # The attach client and the runner of jobs; the process is put together here.
     "worker/service": _ENGINE + BACKENDS + ("proto/*", "worker/*"),

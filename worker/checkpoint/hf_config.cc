@@ -1,6 +1,7 @@
 #include "worker/checkpoint/hf_config.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -147,12 +148,13 @@ absl::StatusOr<Rope> ParseRope(const JsonValue& object, absl::string_view name) 
   keys.Fixed(kWholeHead);
   if (type == "llama3") {
     RopeScaling scaling;
-    const bool complete =
-        keys.Double("factor", scaling.factor) &
-        keys.Double("low_freq_factor", scaling.low_freq_factor) &
-        keys.Double("high_freq_factor", scaling.high_freq_factor) &
-        keys.OptionalInt("original_max_position_embeddings", scaling.original_context_length);
-    if (!complete) {
+    // All are looked at, so that none is left as unknown.
+    const bool present[] = {
+        keys.Double("factor", scaling.factor),
+        keys.Double("low_freq_factor", scaling.low_freq_factor),
+        keys.Double("high_freq_factor", scaling.high_freq_factor),
+        keys.OptionalInt("original_max_position_embeddings", scaling.original_context_length)};
+    if (std::find(std::begin(present), std::end(present), false) != std::end(present)) {
       keys.Fail(Invalid(name, Shown(object),
                         "llama3 needs factor, low_freq_factor, high_freq_factor and "
                         "original_max_position_embeddings"));

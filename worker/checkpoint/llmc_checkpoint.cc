@@ -87,7 +87,7 @@ absl::StatusOr<LlmcHeader> ParseHeader(absl::Span<const uint8_t> file) {
   if (expected != file.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "has ", file.size(), " bytes, but its header asks for ",
-        expected >> 63 == 0 ? absl::StrCat(absl::Uint128Low64(expected)) : "more than 2^63"));
+        (expected >> 63) == 0 ? absl::StrCat(absl::Uint128Low64(expected)) : "more than 2^63"));
   }
   return header;
 }
@@ -175,7 +175,7 @@ absl::Status CheckWritable(const ModelConfig& config, DType dtype) {
   if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) {
     rule = "dtype: must be float32 or bfloat16";
   }
-  if (LlmcNumElements(config) >> 60 != 0) rule = "the sizes: must make a file below 2^62 bytes";
+  if ((LlmcNumElements(config) >> 60) != 0) rule = "the sizes: must make a file below 2^62 bytes";
   if (rule == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(rule, " in an llm.c checkpoint"));
 }

@@ -31,7 +31,7 @@ class Encoder {
       if (!status.ok()) return status;
     }
     if (encoder_ != nullptr) {
-      const absl::Status status = encoder_->Finish(&ids_);
+      absl::Status status = encoder_->Finish(&ids_);
       if (!status.ok()) return status;
     }
     if (encoding_.append_end_of_text) ids_.push_back(*encoding_.tokenizer->end_of_text());
@@ -41,7 +41,7 @@ class Encoder {
   // Passes on what is held, if it is more than `most` ids.
   absl::Status Flush(size_t most) {
     if (ids_.size() <= most) return absl::OkStatus();
-    const absl::Status status = sink_(ids_);
+    absl::Status status = sink_(ids_);
     ids_.clear();
     return status;
   }
@@ -89,7 +89,7 @@ absl::Status ForEachDocument(absl::string_view file, const DocumentFormat& forma
           document.status().code(),
           absl::StrCat("line ", number, " (byte ", begin, "): ", document.status().message()));
     }
-    const absl::Status status = call(*document);
+    absl::Status status = call(*document);
     if (!status.ok()) return status;
     begin = end + 1;
   }
@@ -100,7 +100,7 @@ absl::Status EncodeDocuments(absl::string_view file, const DocumentFormat& forma
                              const DocumentEncoding& encoding,
                              absl::FunctionRef<absl::Status(absl::Span<const int32_t>)> sink) {
   Encoder encoder(encoding, sink);
-  const absl::Status status = ForEachDocument(
+  absl::Status status = ForEachDocument(
       file, format, [&](absl::string_view document) { return encoder.Add(document); });
   if (!status.ok()) return status;
   return encoder.Flush(0);

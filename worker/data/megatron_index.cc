@@ -161,7 +161,7 @@ absl::StatusOr<TokenLayout> ParseMegatronIndex(absl::Span<const uint8_t> index,
   if (status.ok()) status = CheckDocuments(index, *parts);
   if (!status.ok()) return status;
   for (int64_t k = 0; parts->has_modes && k < parts->sequences; ++k) {
-    const int mode = static_cast<int8_t>(index[parts->modes_at + k]);
+    const int mode = index[parts->modes_at + k];
     if (mode != 0) {
       return Bad(absl::StrCat("mode of sequence ", k), parts->modes_at + k, mode,
                  "not 0: only text is read");

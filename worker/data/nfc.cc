@@ -58,7 +58,7 @@ absl::Status AppendNfc(absl::string_view text, std::string* out) {
       text.remove_prefix(1);
       continue;
     }
-    const absl::Status status = AppendValidRun(text.substr(0, valid), out);
+    absl::Status status = AppendValidRun(text.substr(0, valid), out);
     if (!status.ok()) return status;
     text.remove_prefix(valid);
   }

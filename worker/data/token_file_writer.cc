@@ -77,14 +77,14 @@ absl::Status TokenFileWriter::Add(absl::Span<const int32_t> ids) {
     std::memcpy(item, &id, sizeof(id));
     buffer_.insert(buffer_.end(), item, item + item_size_bytes_);
     if (buffer_.size() < kBufferBytes) continue;
-    const absl::Status status = Flush();
+    absl::Status status = Flush();
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 absl::Status TokenFileWriter::Flush() {
-  const absl::Status status = WriteAll(buffer_.data(), buffer_.size(), written_bytes_);
+  absl::Status status = WriteAll(buffer_.data(), buffer_.size(), written_bytes_);
   written_bytes_ += static_cast<int64_t>(buffer_.size());
   buffer_.clear();
   return status;

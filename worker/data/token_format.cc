@@ -38,6 +38,12 @@ Item Load(const uint8_t* at) {
   return item;
 }
 
+// A token of the file as an id.
+template <typename Item>
+int64_t LoadId(const uint8_t* at) {
+  return Load<Item>(at);  // NOLINT(bugprone-signed-char-misuse): int8 is a number here
+}
+
 absl::StatusOr<TokenLayout> ParseLlmc(absl::Span<const uint8_t> file) {
   if (static_cast<int64_t>(file.size()) < kLlmcHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("has ", file.size(), " bytes, fewer than the ",
@@ -87,7 +93,7 @@ int64_t FirstOutside(const uint8_t* data, int64_t count, int64_t limit) {
     }
     if (smallest >= 0 && static_cast<int64_t>(largest) < limit) continue;
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t id = Load<Item>(data + i * sizeof(Item));
+      const int64_t id = LoadId<Item>(data + i * sizeof(Item));
       if (id < 0 || id >= limit) return i;
     }
   }
@@ -128,7 +134,7 @@ void ReadTokens(const TokenLayout& layout, absl::Span<const uint8_t> file, int64
   WithType(layout.type, [&]<typename Item>(Item) {
     const uint8_t* at = file.data() + layout.data_offset_bytes + begin * sizeof(Item);
     for (int32_t& token : tokens) {
-      token = static_cast<int32_t>(Load<Item>(at));
+      token = static_cast<int32_t>(LoadId<Item>(at));
       at += sizeof(Item);
     }
   });
@@ -143,7 +149,7 @@ IdViolation FindIdOutside(const TokenLayout& layout, absl::Span<const uint8_t> f
     if (violation.index < 0) return violation;
     const int64_t offset = violation.index * static_cast<int64_t>(sizeof(Item));
     violation.byte_offset = layout.data_offset_bytes + offset;
-    violation.id = Load<Item>(data + offset);
+    violation.id = LoadId<Item>(data + offset);
     return violation;
   });
 }

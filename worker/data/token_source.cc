@@ -183,40 +183,25 @@ absl::StatusOr<std::unique_ptr<TokenSource>> Open(const TokenSourceOptions& opti
   return IsEncoded(options) ? OpenEncoded(options, text_limit) : OpenMapped(options);
 }
 
-// Of a spec that names none: null.
-absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const v1::DataSpec& data,
-                                                         const std::string& data_root) {
-  constexpr char kField[] = "spec.data.tokenizer";
-  if (data.tokenizer().empty()) return nullptr;
-  absl::StatusOr<std::string> path = ResolveInsideRoot(data_root, data.tokenizer(), kField);
-  if (!path.ok()) return path.status();
-  absl::StatusOr<TokenizerFiles> files = FindTokenizerFiles(*path);
-  if (!files.ok()) {
-    return FieldError(files.status().code(), kField, data.tokenizer(), files.status().message());
-  }
-  // The files may be links themselves.
-  for (const std::string& file : files->paths()) {
-    const absl::Status inside = CheckInsideRoot(data_root, file, kField);
-    if (!inside.ok()) return inside;
-  }
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = LoadTokenizer(*files);
-  if (tokenizer.ok()) return tokenizer;
-  return FieldError(tokenizer.status().code(), kField, data.tokenizer(),
-                    tokenizer.status().message());
-}
-
 // text_limit as in OpenEncoded.
+// NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks): it loses sight of a unique_ptr in a
+// StatusOr.
 absl::StatusOr<JobData> Open(const v1::TrainingJobSpec& spec, const std::string& data_root,
                              int64_t text_limit, std::function<absl::Status()> check_stop) {
   const v1::DataSpec& files = spec.data();
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(files, data_root);
-  if (!tokenizer.ok()) return tokenizer.status();
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!files.tokenizer().empty()) {
+    absl::StatusOr<std::unique_ptr<Tokenizer>> loaded =
+        LoadTokenizerInsideRoot(data_root, files.tokenizer(), "spec.data.tokenizer");
+    if (!loaded.ok()) return loaded.status();
+    tokenizer = *std::move(loaded);
+  }
   TokenSourceOptions options;
   options.data_root = data_root;
   options.path = files.path();
   options.format = files.format();
   if (!files.text_field().empty()) options.text_field = files.text_field();
-  options.tokenizer = tokenizer->get();
+  options.tokenizer = tokenizer.get();
   options.vocab_size = spec.model().vocab_size();
   options.min_tokens = int64_t{files.sequence_length()} + 1;
   options.field = "spec.data.path";
@@ -233,6 +218,7 @@ absl::StatusOr<JobData> Open(const v1::TrainingJobSpec& spec, const std::string&
   data.validation = *std::move(validation);
   return data;
 }
+// NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 constexpr int64_t kNoLimit = -1;
 

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/rpc/field_error.h"
 #include "storage/mapped_file.h"
+#include "worker/data/data_root.h"
 #include "worker/data/tokenizer_json.h"
 
 namespace tessera {
@@ -84,6 +86,25 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const TokenizerFiles& f
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(*std::move(definition));
   if (!tokenizer.ok()) return WithFile(tokenizer.status(), first_path);
   return tokenizer;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerInsideRoot(const std::string& data_root,
+                                                                   const std::string& path,
+                                                                   const std::string& field) {
+  absl::StatusOr<std::string> resolved = ResolveInsideRoot(data_root, path, field);
+  if (!resolved.ok()) return resolved.status();
+  absl::StatusOr<TokenizerFiles> files = FindTokenizerFiles(*resolved);
+  if (!files.ok()) {
+    return FieldError(files.status().code(), field, path, files.status().message());
+  }
+  // The files may be links themselves.
+  for (const std::string& file : files->paths()) {
+    absl::Status inside = CheckInsideRoot(data_root, file, field);
+    if (!inside.ok()) return inside;
+  }
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = LoadTokenizer(*files);
+  if (tokenizer.ok()) return tokenizer;
+  return FieldError(tokenizer.status().code(), field, path, tokenizer.status().message());
 }
 
 }  // namespace tessera

@@ -35,6 +35,12 @@ absl::StatusOr<TokenizerFiles> FindTokenizerFiles(const std::string& path);
 // INVALID_ARGUMENT for a file above kMaxTokenizerFileBytes.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const TokenizerFiles& files);
 
+// The tokenizer at `path` under data_root. Errors of both functions above and, INVALID_ARGUMENT, of
+// a path or file that leaves the root (data_root.h), all under `field`.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerInsideRoot(const std::string& data_root,
+                                                                   const std::string& path,
+                                                                   const std::string& field);
+
 }  // namespace tessera
 
 #endif  // TESSERA_WORKER_DATA_TOKENIZER_FILES_H_

@@ -1,5 +1,6 @@
 #include "worker/service/job_run.h"
 
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -26,19 +27,19 @@ JobRun::~JobRun() {
 }
 
 void JobRun::Run() {
-  std::string sample;
+  v1::WorkerMessage message;
+  v1::JobEnded& ended = *message.mutable_job_ended();
+  ended.set_job_uid(assignment_.job_uid());
+  ended.set_epoch(assignment_.epoch());
   absl::Status status;
   try {
-    status = Execute(&sample);
+    status = Execute(ended);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("host memory is exhausted");
   } catch (const std::exception& error) {  // of a library; own code returns its errors
     status = absl::InternalError(absl::StrCat("exception: ", error.what()));
   }
-  v1::WorkerMessage message;
-  v1::JobEnded& ended = *message.mutable_job_ended();
-  ended.set_job_uid(assignment_.job_uid());
-  ended.set_epoch(assignment_.epoch());
+  ServeWeights(0, nullptr);
   std::vector<std::unique_ptr<Communicator>> closing;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -53,11 +54,10 @@ void JobRun::Run() {
   }
   closing.clear();
   *ended.mutable_status() = ToProto(status);
-  ended.set_sample(sample);
   Report(std::move(message));
 }
 
-absl::Status JobRun::Execute(std::string* sample) {
+absl::Status JobRun::Execute(v1::JobEnded& ended) {
   absl::StatusOr<JobData> data =
       OpenJobData(assignment_.spec(), context_.data_root, [this] { return CheckStop(); });
   if (!data.ok()) return data.status();
@@ -65,16 +65,19 @@ absl::Status JobRun::Execute(std::string* sample) {
       OpenInitialWeights(assignment_.spec(), context_.data_root);
   if (!weights.ok()) return weights.status();
   const bool is_first = assignment_.coordinates().global_rank() == 0;
-  const bool exports = is_first && assignment_.spec().has_export_();
-  absl::Status status = exports ? CheckExportFolder() : absl::OkStatus();
+  absl::Status status =
+      is_first && assignment_.spec().has_export_() ? CheckExportFolder() : absl::OkStatus();
   if (status.ok()) status = JoinGroups();
   if (!status.ok()) return status;
 
   const MeshGroups groups{communicators_[0].get(), communicators_[1].get(), communicators_[2].get(),
                           communicators_[3].get(), communicators_[4].get()};
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-      Trainer::Create(assignment_.spec(), assignment_.coordinates(), groups, *data, weights->get(),
-                      *context_.device);
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer;
+  {
+    const SetupGateClosure closure(*context_.gate);
+    trainer = Trainer::Create(assignment_.spec(), assignment_.coordinates(), groups, *data,
+                              weights->get(), *context_.device);
+  }
   if (!trainer.ok()) return trainer.status();
   weights->reset();  // its files need not stay mapped
 
@@ -92,17 +95,76 @@ absl::Status JobRun::Execute(std::string* sample) {
   }
   Report(std::move(formed));
 
+  trainer_ = trainer->get();
   status = (*trainer)->Run(*this);
-  if (!status.ok()) return status;
-  if (exports) {
-    status = (*trainer)->Export(ExportFolder());
+  if (status.ok() && is_first) status = Finish(**trainer, ended);
+  ServeWeights(0, nullptr);
+  return status;
+}
+
+absl::Status JobRun::Finish(Trainer& trainer, v1::JobEnded& ended) {
+  if (assignment_.spec().has_export_()) {
+    absl::Status status = trainer.Export(ExportFolder());
     if (!status.ok()) return status;
   }
-  if (!is_first || !assignment_.spec().has_sample()) return absl::OkStatus();
-  absl::StatusOr<std::string> text = (*trainer)->Sample(*this);
-  if (!text.ok()) return text.status();
-  *sample = *std::move(text);
+  if (assignment_.spec().has_sample()) {
+    absl::StatusOr<std::string> text = trainer.Sample(*this);
+    if (!text.ok()) return text.status();
+    ended.set_sample(*text);
+  }
+  // A job whose weights cannot be kept has been trained all the same.
+  *ended.mutable_weights_kept() =
+      ToProto(context_.kept_weights->Keep(assignment_.job_uid(), [&](const std::string& folder) {
+        return trainer.ExportAs(folder, trainer.dtype());
+      }));
   return absl::OkStatus();
+}
+
+void JobRun::OnStepBegin(int64_t step) {
+  ServeWeights(step - 1, trainer_);
+  step_ = step;
+}
+
+void JobRun::ServeWeights(int64_t step, const Trainer* trainer) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (trainer == nullptr) training_ended_ = true;
+  while (!weights_reads_.empty()) {
+    WeightsRead& read = *weights_reads_.front();
+    weights_reads_.pop_front();
+    if (trainer == nullptr) {
+      read.result = absl::NotFoundError("training has ended");
+    } else {
+      read.is_running = true;
+      lock.unlock();
+      absl::Status result;
+      try {
+        result = (*read.callback)(step, *trainer);
+      } catch (const std::bad_alloc&) {  // the reader's, not the job's
+        result = absl::ResourceExhaustedError("host memory is exhausted");
+      }
+      lock.lock();
+      read.result = std::move(result);
+    }
+    weights_changed_.notify_all();
+  }
+}
+
+absl::Status JobRun::ReadWeights(const std::function<absl::Status()>& check_stop,
+                                 const WeightsCallback& callback) {
+  WeightsRead read;
+  read.callback = &callback;
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (training_ended_) return absl::NotFoundError("training has ended");
+  weights_reads_.push_back(&read);
+  while (!weights_changed_.wait_for(lock, std::chrono::milliseconds(50),
+                                    [&] { return read.result.has_value(); })) {
+    if (read.is_running) continue;
+    absl::Status status = check_stop();
+    if (status.ok()) continue;
+    std::erase(weights_reads_, &read);
+    return status;
+  }
+  return *read.result;
 }
 
 std::string JobRun::ExportFolder() const {

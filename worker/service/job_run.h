@@ -3,6 +3,8 @@
 #define TESSERA_WORKER_SERVICE_JOB_RUN_H_
 
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,8 @@
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/attach.pb.h"
 #include "worker/comm/transport.h"
+#include "worker/service/kept_weights.h"
+#include "worker/service/setup_gate.h"
 #include "worker/trainer/trainer.h"
 
 namespace tessera {
@@ -27,7 +31,12 @@ struct WorkerContext {
   std::string export_root;
   Device* device = nullptr;
   Transport* transport = nullptr;
+  SetupGate* gate = nullptr;            // closed while a job takes its memory
+  KeptWeights* kept_weights = nullptr;  // where the final weights go
 };
+
+// Gets the weights after `step` whole steps; nothing else happens to the trainer meanwhile.
+using WeightsCallback = std::function<absl::Status(int64_t step, const Trainer& trainer)>;
 
 // The thread starts in the constructor and is joined by the destructor, which aborts first. All
 // device memory is given back before `report` gets JobEnded. Thread-safe.
@@ -44,11 +53,27 @@ class JobRun : private TrainingObserver {
   void Abort(const absl::Status& reason);
   // The collective that is waited for now.
   std::optional<v1::PendingCollective> Pending() const;
+  // Calls callback once on the run's thread, before its next step, and returns its result when it
+  // has returned. NOT_FOUND, and no call: training has ended. check_stop is asked while it waits
+  // for the step's end; an error ends the wait with it.
+  absl::Status ReadWeights(const std::function<absl::Status()>& check_stop,
+                           const WeightsCallback& callback);
 
  private:
+  // A caller of ReadWeights, which waits.
+  struct WeightsRead {
+    const WeightsCallback* callback = nullptr;
+    std::optional<absl::Status> result;
+    bool is_running = false;
+  };
+
   void Run();
-  absl::Status Execute(std::string* sample);
+  absl::Status Execute(v1::JobEnded& ended);
+  // After training, on rank 0: what the spec asks for, and what is kept of the weights.
+  absl::Status Finish(Trainer& trainer, v1::JobEnded& ended);
   absl::Status JoinGroups();
+  // Calls those that wait in ReadWeights; null: training has ended.
+  void ServeWeights(int64_t step, const Trainer* trainer);
   // Of spec.export.
   std::string ExportFolder() const;
   absl::Status CheckExportFolder() const;
@@ -57,7 +82,7 @@ class JobRun : private TrainingObserver {
 
   absl::Status CheckStop() override;
   void OnStep(const StepResult& result) override;
-  void OnStepBegin(int64_t step) override { step_ = step; }
+  void OnStepBegin(int64_t step) override;
 
   const WorkerContext context_;
   const v1::RankAssignment assignment_;
@@ -68,6 +93,10 @@ class JobRun : private TrainingObserver {
   absl::Status abort_reason_;                                 // guarded by mutex_
   std::optional<v1::PendingCollective> pending_at_abort_;     // guarded by mutex_
   std::vector<std::unique_ptr<Communicator>> communicators_;  // grows under mutex_
+  const Trainer* trainer_ = nullptr;                          // of the run's thread; in training
+  std::condition_variable weights_changed_;
+  std::deque<WeightsRead*> weights_reads_;  // guarded by mutex_
+  bool training_ended_ = false;             // guarded by mutex_
   std::thread thread_;
 };
 

@@ -19,7 +19,7 @@ JobRunner::JobRunner(const WorkerContext& context, Logger* log,
     : context_(context), log_(log), send_(std::move(send)) {}
 
 JobRunner::~JobRunner() {
-  std::unique_ptr<JobRun> run;
+  std::shared_ptr<JobRun> run;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     run = std::move(run_);
@@ -28,7 +28,7 @@ JobRunner::~JobRunner() {
 }
 
 void JobRunner::HandleRun(const v1::RankAssignment& assignment) {
-  std::unique_ptr<JobRun> finished;
+  std::shared_ptr<JobRun> finished;
   std::lock_guard<std::mutex> lock(mutex_);
   if (run_ != nullptr) {
     const v1::RankAssignment& current = run_->assignment();
@@ -51,7 +51,7 @@ void JobRunner::HandleRun(const v1::RankAssignment& assignment) {
   steps_.clear();
   ended_.reset();
   aborted_at_.reset();
-  run_ = std::make_unique<JobRun>(context_, assignment,
+  run_ = std::make_shared<JobRun>(context_, assignment,
                                   [this](const v1::WorkerMessage& m) { OnReport(m); });
 }
 
@@ -66,6 +66,12 @@ void JobRunner::OnReport(const v1::WorkerMessage& message) {
       if (steps_.size() > kKeptSteps) steps_.pop_front();
       break;
     case v1::WorkerMessage::kJobEnded:
+      if (message.job_ended().has_weights_kept() &&
+          message.job_ended().weights_kept().code() != 0) {
+        log_->Warning("the final weights are not kept",
+                      {{"job_uid", message.job_ended().job_uid()},
+                       {"error", message.job_ended().weights_kept().message()}});
+      }
       ended_ = message;
       log_->Info("job ended", {{"job_uid", message.job_ended().job_uid()},
                                {"epoch", message.job_ended().epoch()},
@@ -100,7 +106,7 @@ void JobRunner::HandleAbort(const v1::AbortJob& abort) {
 }
 
 void JobRunner::HandleJobEndedAck(const v1::JobEndedAck& ack) {
-  std::unique_ptr<JobRun> finished;
+  std::shared_ptr<JobRun> finished;
   std::lock_guard<std::mutex> lock(mutex_);
   if (run_ == nullptr || !ended_.has_value() || run_->assignment().job_uid() != ack.job_uid() ||
       run_->assignment().epoch() > ack.epoch()) {
@@ -137,6 +143,20 @@ std::optional<v1::PendingCollective> JobRunner::Pending() const {
   std::lock_guard<std::mutex> lock(mutex_);
   if (run_ == nullptr || ended_.has_value()) return std::nullopt;
   return run_->Pending();
+}
+
+absl::Status JobRunner::ReadWeights(const std::string& job_uid,
+                                    const std::function<absl::Status()>& check_stop,
+                                    const WeightsCallback& callback) const {
+  std::shared_ptr<JobRun> run;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (run_ != nullptr && !ended_.has_value() && run_->assignment().job_uid() == job_uid) {
+      run = run_;
+    }
+  }
+  if (run == nullptr) return absl::NotFoundError("the job does not run here");
+  return run->ReadWeights(check_stop, callback);
 }
 
 void JobRunner::Stop(const absl::Status& reason, absl::Duration timeout) {

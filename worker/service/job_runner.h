@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -37,6 +38,10 @@ class JobRunner {
   std::vector<v1::WorkerMessage> Backlog() const;
 
   std::optional<v1::PendingCollective> Pending() const;
+  // JobRun::ReadWeights of the job that runs; NOT_FOUND if that is not this one.
+  absl::Status ReadWeights(const std::string& job_uid,
+                           const std::function<absl::Status()>& check_stop,
+                           const WeightsCallback& callback) const;
   // Ends the current job with `reason` and waits, at most timeout, until its end is acknowledged.
   void Stop(const absl::Status& reason, absl::Duration timeout);
   // True when an aborted job has not ended for this long: its thread is stuck, and only a new
@@ -51,7 +56,7 @@ class JobRunner {
   const std::function<void(const v1::WorkerMessage&)> send_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::unique_ptr<JobRun> run_;              // guarded by mutex_; null when idle
+  std::shared_ptr<JobRun> run_;              // guarded by mutex_; null when idle
   std::optional<v1::WorkerMessage> formed_;  // guarded by mutex_
   std::deque<v1::WorkerMessage> steps_;      // newest last; guarded by mutex_
   std::optional<v1::WorkerMessage> ended_;   // set: the thread is done; guarded by mutex_

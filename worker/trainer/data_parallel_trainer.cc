@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 #include "worker/checkpoint/weight_writer.h"
+#include "worker/generation/token_picker.h"
 #include "worker/model/generator.h"
 #include "worker/model/initial_weights.h"
 #include "worker/model/units.h"
-#include "worker/trainer/token_picker.h"
 
 namespace tessera {
 namespace {
@@ -76,6 +76,13 @@ absl::Status DataParallelTrainer::Allocate(const MeshGroups& groups) {
   TESSERA_ASSIGN_OR_RETURN(TransformerActivations activations,
                            TransformerActivations::Create(config_.model, options, device_));
   activations_ = std::make_unique<TransformerActivations>(std::move(activations));
+  // As long as a training sequence: later positions were never learned. Taken now, so that a job
+  // that starts has all the memory that it will need.
+  if (config_.sample && config_.dp_rank == 0) {
+    TESSERA_ASSIGN_OR_RETURN(
+        sampler_,
+        Generator::Create(*model_, config_.dtype, config_.sequence_length, device_, *stream_));
+  }
   return absl::OkStatus();
 }
 
@@ -109,17 +116,25 @@ absl::Status DataParallelTrainer::FillInitialWeights(const WeightReader* weights
 }
 
 absl::Status DataParallelTrainer::Export(const std::string& folder) {
+  return ExportAs(folder, config_.export_options ? config_.export_options->dtype : config_.dtype);
+}
+
+absl::Status DataParallelTrainer::ExportAs(const std::string& folder, DType dtype) {
   HfConfig config;
   config.model = config_.model;
   config.model.kv_heads = config_.model.num_kv_heads();
   HfWriteOptions options;
-  options.dtype = config_.export_options ? config_.export_options->dtype : config_.dtype;
+  options.dtype = dtype;
   return WriteHfFolder(folder, config, options,
-                       [&](absl::string_view name, int64_t begin, absl::Span<float> values) {
-                         absl::StatusOr<ParameterId> id = store_->Find(std::string(name));
-                         if (!id.ok()) return id.status();
-                         return optimizer_->Read(*id, begin, values, *stream_);
+                       [this](absl::string_view name, int64_t begin, absl::Span<float> values) {
+                         return ReadElements(name, begin, values);
                        });
+}
+
+absl::Status DataParallelTrainer::ReadElements(absl::string_view name, int64_t begin,
+                                               absl::Span<float> values) const {
+  TESSERA_ASSIGN_OR_RETURN(const ParameterId id, store_->Find(std::string(name)));
+  return optimizer_->Read(id, begin, values, *stream_);
 }
 
 absl::Status DataParallelTrainer::Run(TrainingObserver& observer) {
@@ -247,7 +262,7 @@ absl::StatusOr<double> DataParallelTrainer::Evaluate(TrainingObserver& observer)
 }
 
 absl::StatusOr<std::string> DataParallelTrainer::Sample(TrainingObserver& observer) {
-  if (!config_.sample) return std::string();
+  if (sampler_ == nullptr) return std::string();
   const SampleOptions& options = *config_.sample;
   const int64_t time = config_.sequence_length, vocab = config_.model.vocab_size;
   std::vector<int32_t> ids;
@@ -259,21 +274,18 @@ absl::StatusOr<std::string> DataParallelTrainer::Sample(TrainingObserver& observ
     }
   }
   if (ids.empty()) return absl::InvalidArgumentError("spec.sample.prompt: \"\": required");
-  // As long as a training sequence: later positions were never learned.
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Generator> generator,
-                           Generator::Create(*model_, config_.dtype, time, device_, *stream_));
-  const TokenChoice choice{options.temperature, options.top_k, options.seed};
+  const TokenChoice choice{options.temperature, options.top_k, options.top_p, options.seed};
   std::string text;
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
     TESSERA_RETURN_IF_ERROR(observer.CheckStop());
     absl::Span<const int32_t> next = absl::MakeConstSpan(ids).last(1);
-    if (i == 0 || generator->length() == time) {
+    if (i == 0 || sampler_->length() == time) {
       // At the start the prompt's end, and when the sequence is full its later half.
-      generator->Restart();
+      sampler_->Restart();
       const int64_t kept = i == 0 ? time : (time + 1) / 2;
       next = absl::MakeConstSpan(ids).last(std::min<int64_t>(kept, ids.size()));
     }
-    TESSERA_ASSIGN_OR_RETURN(const absl::Span<const float> logits, generator->Append(next));
+    TESSERA_ASSIGN_OR_RETURN(const absl::Span<const float> logits, sampler_->Append(next));
     // Ids beyond a byte are not text.
     const absl::Span<const float> bytes = logits.subspan(0, std::min<int64_t>(vocab, 256));
     ids.push_back(PickToken(bytes, choice, i));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/data/sample_order.h"
+#include "worker/model/generator.h"
 #include "worker/model/transformer.h"
 #include "worker/trainer/host_batch.h"
 #include "worker/trainer/loss_scaler.h"
@@ -31,7 +32,12 @@ class DataParallelTrainer : public Trainer {
   absl::Status Run(TrainingObserver& observer) override;
   absl::StatusOr<std::string> Sample(TrainingObserver& observer) override;
   absl::Status Export(const std::string& folder) override;
+  absl::Status ExportAs(const std::string& folder, DType dtype) override;
   std::vector<ShardInfo> shards() const override;
+  const ModelConfig& model() const override { return config_.model; }
+  DType dtype() const override { return config_.dtype; }
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> values) const override;
   std::vector<std::string> parameter_names() const override;
   absl::StatusOr<std::vector<float>> ReadParameter(const std::string& name) const override;
   absl::Status WriteParameter(const std::string& name, const std::vector<float>& values) override;
@@ -64,6 +70,7 @@ class DataParallelTrainer : public Trainer {
   std::unique_ptr<ZeroOptimizer> optimizer_;
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<TransformerActivations> activations_;
+  std::unique_ptr<Generator> sampler_;     // of rank 0, if the spec asks for a sample
   std::unique_ptr<LossReducer> reducer_;   // over the zero group
   HostBatch batch_;                        // this rank's sequences of a step
   HostBatch evaluation_batch_;             // one micro-batch

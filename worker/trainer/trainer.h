@@ -10,12 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kernels/device.h"
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
 #include "worker/checkpoint/weight_reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/token_source.h"
+#include "worker/model/model_config.h"
 
 namespace tessera {
 
@@ -82,9 +85,18 @@ class Trainer {
   // Writes the weights as a Hugging Face directory, as spec.export asks. Errors of WriteHfFolder.
   // Rank 0 calls it alone.
   virtual absl::Status Export(const std::string& folder) = 0;
+  // The same in dtype, whatever the spec says.
+  virtual absl::Status ExportAs(const std::string& folder, DType dtype) = 0;
   virtual std::vector<ShardInfo> shards() const = 0;
 
-  // For tests and exports: parameter names in forward order (Hugging Face's, of GPT-2 without
+  virtual const ModelConfig& model() const = 0;
+  virtual DType dtype() const = 0;  // of parameters
+  // Elements of a parameter from `begin` on, in fp32 (the master's). NOT_FOUND for a wrong name.
+  // REQUIRES: in range.
+  virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
+                                    absl::Span<float> values) const = 0;
+
+  // For tests: parameter names in forward order (Hugging Face's, of GPT-2 without
   // "transformer."), and one parameter's values, fp32 (the master's), in the layout of
   // docs/numerics.md.
   virtual std::vector<std::string> parameter_names() const = 0;

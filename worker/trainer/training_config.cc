@@ -211,9 +211,12 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
   }
   if (spec.has_sample()) {
     const v1::SampleSpec& sample = spec.sample();
-    config.sample = SampleOptions{sample.prompt(), sample.max_new_tokens(),
+    config.sample = SampleOptions{sample.prompt(),
+                                  sample.max_new_tokens(),
                                   sample.has_temperature() ? sample.temperature() : 1.0,
-                                  sample.top_k(), sample.seed()};
+                                  sample.top_k(),
+                                  sample.has_top_p() ? sample.top_p() : 1.0,
+                                  sample.seed()};
   }
   if (spec.has_export_()) {
     const v1::Precision precision = spec.export_().precision();

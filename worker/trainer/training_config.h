@@ -23,6 +23,7 @@ struct SampleOptions {
   int64_t max_new_tokens = 0;
   double temperature = 1;
   int64_t top_k = 0;  // 0: all
+  double top_p = 1;
   uint64_t seed = 0;
 };
 

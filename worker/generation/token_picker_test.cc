@@ -1,4 +1,4 @@
-#include "worker/trainer/token_picker.h"
+#include "worker/generation/token_picker.h"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +41,25 @@ TEST(TokenPicker, TopKKeepsTheLikeliest) {
   EXPECT_NEAR(counts[1], 2.0 / 3, 0.014);
   EXPECT_EQ(PickToken(kLogits, {.top_k = 1, .seed = 9}, 5), 1);
   EXPECT_NEAR(Frequencies({.top_k = 7, .seed = 1})[0], 0.1, 0.014);
+}
+
+TEST(TokenPicker, TopPKeepsTheFewestThatReachIt) {
+  // 0.6 falls short of 0.7, 0.6 + 0.3 does not.
+  const auto counts = Frequencies({.top_p = 0.7, .seed = 1});
+  EXPECT_EQ(counts[0], 0);
+  EXPECT_NEAR(counts[1], 2.0 / 3, 0.014);
+  EXPECT_NEAR(Frequencies({.top_p = 0.55, .seed = 1})[1], 1, 1e-9);
+  EXPECT_NEAR(Frequencies({.top_p = 1e-9, .seed = 1})[1], 1, 1e-9);
+  EXPECT_NEAR(Frequencies({.top_p = 0.95, .seed = 1})[0], 0.1, 0.014);
+}
+
+TEST(TokenPicker, TopPCountsAfterTopKAndTemperature) {
+  // Of the two likeliest, 2/3 and 1/3: the first alone reaches 0.65, which of all three it does
+  // not.
+  EXPECT_NEAR(Frequencies({.top_k = 2, .top_p = 0.65, .seed = 1})[1], 1, 1e-9);
+  EXPECT_LT(Frequencies({.top_p = 0.65, .seed = 1})[1], 0.7);
+  // At temperature 1/2 it has 0.36 / 0.46.
+  EXPECT_NEAR(Frequencies({.temperature = 0.5, .top_p = 0.75, .seed = 1})[1], 1, 1e-9);
 }
 
 TEST(TokenPicker, AFunctionOfSeedAndPosition) {

@@ -1,0 +1,144 @@
+// A controller with a hand-moved clock and workers that are scripts, for tests.
+#ifndef TESSERA_COORDINATOR_CONTROLLER_TESTING_H_
+#define TESSERA_COORDINATOR_CONTROLLER_TESTING_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/controller.h"
+#include "proto/rpc/status.h"
+
+namespace tessera {
+
+class FakeClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::FromUnixSeconds(1700000000) + elapsed; }
+  absl::Duration Monotonic() const override { return elapsed; }
+  absl::Duration elapsed;
+};
+
+class FakeSession : public WorkerSession {
+ public:
+  void Send(const v1::CoordinatorMessage& message) override { sent.push_back(message); }
+  void Close(const absl::Status& status) override { closed = status; }
+  // The last message of a kind; an empty one if there is none.
+  v1::CoordinatorMessage Last(v1::CoordinatorMessage::MessageCase kind) const {
+    for (auto it = sent.rbegin(); it != sent.rend(); ++it) {
+      if (it->message_case() == kind) return *it;
+    }
+    return {};
+  }
+  std::vector<v1::CoordinatorMessage> sent;
+  absl::Status closed;
+};
+
+inline v1::CreateTrainingJobRequest Request(const std::string& id, int dp) {
+  v1::CreateTrainingJobRequest request;
+  request.set_training_job_id(id);
+  v1::TrainingJobSpec& spec = *request.mutable_training_job()->mutable_spec();
+  spec.mutable_model()->set_family(v1::MODEL_FAMILY_GPT2);
+  spec.mutable_model()->set_vocab_size(256);
+  spec.mutable_model()->set_context_length(8);
+  spec.mutable_model()->set_layers(1);
+  spec.mutable_model()->set_heads(1);
+  spec.mutable_model()->set_hidden_size(8);
+  spec.mutable_data()->set_path("x");
+  spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
+  spec.mutable_data()->set_sequence_length(8);
+  spec.mutable_learning_rate()->set_peak(0.1);
+  spec.mutable_batch()->set_global_batch_size(12);
+  spec.set_steps(10);
+  spec.mutable_mesh()->set_dp(dp);
+  return request;
+}
+
+class ControllerTest : public testing::Test {
+ protected:
+  ControllerTest()
+      : store_(NewMemoryKeyValueStore()), log_("test", LogLevel::kError, LogFormat::kText) {
+    Restart();
+  }
+
+  struct TestWorker {
+    std::shared_ptr<FakeSession> session = std::make_shared<FakeSession>();
+    int64_t id = 0;
+    std::string instance;
+  };
+
+  // A new coordinator over the same journal, as after SIGKILL.
+  void Restart() {
+    ControllerOptions options;
+    options.on_fatal = [](const absl::Status& status) { FAIL() << status; };
+    controller_ = *Controller::Create(options, store_.get(), &clock_, &log_);
+  }
+
+  absl::StatusOr<TestWorker> TryAttach(const std::string& name, const std::string& instance,
+                                       const v1::RunningJob& running = {}) {
+    TestWorker worker;
+    worker.instance = instance;
+    v1::RegisterWorker request;
+    request.set_protocol_version(1);
+    request.mutable_worker()->set_name("workers/" + name);
+    request.mutable_worker()->set_instance_id(instance);
+    request.set_address("address of " + name);
+    *request.mutable_running() = running;
+    absl::StatusOr<int64_t> id = controller_->AttachWorker(request, worker.session);
+    if (!id.ok()) return id.status();
+    worker.id = *id;
+    return worker;
+  }
+  TestWorker Attach(const std::string& name, const v1::RunningJob& running = {}) {
+    return *TryAttach(name, "instance of " + name, running);
+  }
+
+  absl::StatusOr<v1::TrainingJob> Create(const v1::CreateTrainingJobRequest& request) {
+    // With workers attached the answer comes later, when one has looked at the data.
+    auto result = std::make_shared<absl::StatusOr<v1::TrainingJob>>(absl::InternalError("not yet"));
+    controller_->CreateJob(request,
+                           [result](absl::StatusOr<v1::TrainingJob> job) { *result = job; });
+    return *result;
+  }
+
+  void Formed(const TestWorker& worker) {
+    v1::WorkerMessage message;
+    const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();
+    message.mutable_groups_formed()->set_job_uid(run.job_uid());
+    message.mutable_groups_formed()->set_epoch(run.epoch());
+    controller_->HandleWorkerMessage(worker.id, message);
+  }
+  void Ended(const TestWorker& worker, const absl::Status& status) {
+    v1::WorkerMessage message;
+    const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();
+    message.mutable_job_ended()->set_job_uid(run.job_uid());
+    message.mutable_job_ended()->set_epoch(run.epoch());
+    *message.mutable_job_ended()->mutable_status() = ToProto(status);
+    controller_->HandleWorkerMessage(worker.id, message);
+  }
+  v1::RunningJob RunningOf(const TestWorker& worker) {
+    const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();
+    v1::RunningJob running;
+    running.set_job(run.job());
+    running.set_job_uid(run.job_uid());
+    running.set_epoch(run.epoch());
+    return running;
+  }
+  v1::JobState State(const std::string& id) {
+    return controller_->GetJob("trainingJobs/" + id)->status().state();
+  }
+  void Advance(absl::Duration duration) {
+    clock_.elapsed += duration;
+    controller_->Tick();
+  }
+
+  FakeClock clock_;
+  std::unique_ptr<KeyValueStore> store_;
+  Logger log_;
+  std::unique_ptr<Controller> controller_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_COORDINATOR_CONTROLLER_TESTING_H_
