@@ -75,6 +75,7 @@ To look further, start a cluster that stays, and try:
   export TESSERA_ENDPOINT=127.0.0.1:7433 PATH=\$PWD/bazel-bin/cli:\$PWD/bazel-bin/worker:\$PATH
   tessera create -f deploy/jobs/demo.yaml --name again --watch
   tessera get jobs; tessera describe job again; tessera get placement again -o wide
+  tessera generate again --prompt 'And God said ' --temperature 0.7
   ./dev down
 TEXT
   [ "$verdict" -eq 0 ] && [ "$watched" -eq 0 ] || exit 1
