@@ -74,7 +74,7 @@ absl::StatusOr<ConnectionOptions> ResolveConnection(ConnectionOptions given) {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const ConnectionOptions& options) {
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
-      ClientTls({options.cert, options.key, options.ca});
+      ClientTls({options.cert, options.key, options.ca}, {"--cert", "--key", "--cacert"});
   if (!credentials.ok()) return credentials.status();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);

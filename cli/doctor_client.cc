@@ -19,46 +19,54 @@
 namespace tessera {
 namespace {
 
+// Warnings tell of what may become scarce; failures of what does not work.
 class Report {
  public:
-  void Line(bool good, const std::string& what, const std::string& value) {
-    printf("%-5s %-16s %s\n", good ? "ok" : "WARN", what.c_str(), value.c_str());
-    all_good_ = all_good_ && good;
+  void Advise(bool good, const std::string& what, const std::string& value) {
+    Line(good ? "ok" : "WARN", what, value);
   }
-  bool all_good() const { return all_good_; }
+  void Require(bool good, const std::string& what, const std::string& value) {
+    Line(good ? "ok" : "FAIL", what, value);
+    works_ = works_ && good;
+  }
+  bool works() const { return works_; }
 
  private:
-  bool all_good_ = true;
+  static void Line(const char* verdict, const std::string& what, const std::string& value) {
+    printf("%-5s %-16s %s\n", verdict, what.c_str(), value.c_str());
+  }
+
+  bool works_ = true;
 };
 
 void CheckMachine(Report& report) {
   rlimit limit;
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool unlimited = limit.rlim_cur == RLIM_INFINITY;
-  report.Line(unlimited || limit.rlim_cur >= (1ull << 30), "memlock",
+  report.Advise(unlimited || limit.rlim_cur >= (1ull << 30), "memlock",
               unlimited ? "unlimited"
                         : absl::StrCat(HumanBytes(static_cast<double>(limit.rlim_cur)),
                                        " (page-locked buffers may not exceed it: ulimit -l)"));
   getrlimit(RLIMIT_NOFILE, &limit);
-  report.Line(limit.rlim_cur >= 1024, "open files", absl::StrCat(limit.rlim_cur));
+  report.Advise(limit.rlim_cur >= 1024, "open files", absl::StrCat(limit.rlim_cur));
 
   const int fd = memfd_create("tessera-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  report.Line(fd >= 0, "shared memory", fd >= 0 ? "memfd works" : "memfd_create fails");
+  report.Require(fd >= 0, "shared memory", fd >= 0 ? "memfd works" : "memfd_create fails");
   if (fd >= 0) close(fd);
 
   for (const char* path : {"/tmp", "."}) {
     struct statvfs disk;
     if (statvfs(path, &disk) != 0) continue;
     const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
-    report.Line(free > 1e9, absl::StrCat("disk ", path), absl::StrCat(HumanBytes(free), " free"));
+    report.Advise(free > 1e9, absl::StrCat("disk ", path), absl::StrCat(HumanBytes(free), " free"));
   }
-  report.Line(true, "processors", absl::StrCat(sysconf(_SC_NPROCESSORS_ONLN)));
+  report.Advise(true, "processors", absl::StrCat(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 void CheckCoordinator(const CommandContext& context, Report& report) {
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Connect(context.connection);
   if (!channel.ok()) {
-    report.Line(false, "coordinator", std::string(channel.status().message()));
+    report.Require(false, "coordinator", std::string(channel.status().message()));
     return;
   }
   auto stub = grpc::health::v1::Health::NewStub(*channel);
@@ -71,7 +79,7 @@ void CheckCoordinator(const CommandContext& context, Report& report) {
   const absl::Status status = FromGrpc(stub->Check(&call, request, &response));
   const bool serving =
       status.ok() && response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
-  report.Line(serving, "coordinator",
+  report.Require(serving, "coordinator",
               absl::StrCat(context.connection.endpoint, " ",
                            serving       ? absl::StrCat("serves, answered in ",
                                                         absl::FormatDuration(absl::Trunc(
@@ -86,7 +94,7 @@ int RunDoctor(const CommandContext& context) {
   Report report;
   CheckMachine(report);
   CheckCoordinator(context, report);
-  return report.all_good() ? kCliOk : kCliFailed;
+  return report.works() ? kCliOk : kCliFailed;
 }
 
 }  // namespace tessera

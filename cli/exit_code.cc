@@ -14,6 +14,17 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+      if (ReasonOf(status) == kWaitTimedOut) {
+        return "`tessera describe job NAME` tells how far it is; --timeout waits longer";
+      }
+      if (!ReasonOf(status).empty()) {  // the coordinator's own words
+        return "`tessera get workers` shows who is attached";
+      }
+      if (absl::StrContains(status.message(), "Socket closed")) {
+        return absl::StrCat(endpoint,
+                            " closed the connection: does it use TLS (--cacert), or ask for a "
+                            "client's certificate (--cert, --key)?");
+      }
       return absl::StrCat("is a coordinator serving at ", endpoint,
                           "? See --endpoint and TESSERA_ENDPOINT, or start one with ./dev up");
     case absl::StatusCode::kNotFound:
@@ -56,6 +67,17 @@ int ExitCodeOf(const absl::Status& status) {
       return kCliPrecondition;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+      if (ReasonOf(status) == kWaitTimedOut) {
+        return "`tessera describe job NAME` tells how far it is; --timeout waits longer";
+      }
+      if (!ReasonOf(status).empty()) {  // the coordinator's own words
+        return "`tessera get workers` shows who is attached";
+      }
+      if (absl::StrContains(status.message(), "Socket closed")) {
+        return absl::StrCat(endpoint,
+                            " closed the connection: does it use TLS (--cacert), or ask for a "
+                            "client's certificate (--cert, --key)?");
+      }
       return kCliUnavailable;
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
@@ -75,7 +97,7 @@ std::string ErrorText(const absl::Status& status, const std::string& endpoint) {
     if (absl::ascii_iscntrl(c) != 0 && c != '\n') c = '?';
   }
   return absl::StrCat("error: ", absl::StatusCodeToString(status.code()),
-                      reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ", status.message(),
+                      reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ", message,
                       "\nhint: ", Hint(status, endpoint), "\n");
 }
 

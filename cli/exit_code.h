@@ -8,6 +8,9 @@
 
 namespace tessera {
 
+// Reason of DEADLINE_EXCEEDED where a condition was waited for, not an answer.
+inline constexpr char kWaitTimedOut[] = "WAIT_TIMED_OUT";
+
 inline constexpr int kCliOk = 0;
 inline constexpr int kCliFailed = 1;        // the job failed, or the condition is false
 inline constexpr int kCliUsage = 2;         // bad arguments or a bad job file

@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/exit_code.h"
+#include "proto/rpc/field_error.h"
 #include "proto/rpc/status.h"
 #include "proto/tessera/v1/cluster.grpc.pb.h"
 #include "proto/tessera/v1/jobs.grpc.pb.h"
@@ -159,7 +161,8 @@ class Client final : public JobsClient {
       if (!wanted || status.ok()) return absl::OkStatus();
       if (interrupt.interrupted()) return absl::CancelledError("interrupted");
       if (absl::Now() >= deadline) {
-        return absl::DeadlineExceededError(absl::StrCat(request.name(), ": timed out"));
+        return WithReason(absl::DeadlineExceededError(absl::StrCat(request.name(), ": timed out")),
+                          kWaitTimedOut);
       }
       if (status.code() == absl::StatusCode::kOutOfRange) {
         request.set_revision(0);  // start from the current state

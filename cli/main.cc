@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/tokenize_command.h"
+#include "proto/daemon/process.h"
 #include "proto/daemon/version.h"
 
 namespace tessera {
@@ -31,8 +33,7 @@ int Main(int argc, char** argv) {
   app.add_option("--context", context.connection.context,
                  "Context file (TESSERA_CONFIG; default ~/.config/tessera/config.yaml)");
   app.add_option("-o,--output", output, "table, wide, json, yaml or name");
-  app.add_option("--call-timeout", timeout_seconds, "Seconds a call may take")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--call-timeout", timeout_seconds, "Seconds a call may take; default 15");
 
   CreateOptions create_options;
   CLI::App* create = app.add_subcommand("create", "Create a training job from a file");
@@ -122,6 +123,10 @@ int Main(int argc, char** argv) {
     fputs(ErrorText(status, context.connection.endpoint).c_str(), stderr);
     return ExitCodeOf(status);
   };
+  if (!(timeout_seconds > 0 && timeout_seconds <= 86400)) {
+    return fail(absl::InvalidArgumentError(absl::StrCat(
+        "--call-timeout: ", timeout_seconds, ": must be above 0 and at most 86400 seconds")));
+  }
   context.timeout = absl::Seconds(timeout_seconds);
   absl::StatusOr<OutputFormat> format = ParseOutputFormat(output);
   if (!format.ok()) return fail(format.status());
@@ -157,6 +162,7 @@ int Main(int argc, char** argv) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  tessera::QuietGrpc();
   const int code = tessera::Main(argc, argv);
   if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
   perror("error: the output cannot be written");

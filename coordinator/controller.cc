@@ -12,6 +12,7 @@
 #include "coordinator/spec_validation.h"
 #include "plan/mesh.h"
 #include "proto/daemon/process.h"
+#include "proto/rpc/field_error.h"
 #include "proto/rpc/status.h"
 
 namespace tessera {
@@ -285,8 +286,9 @@ void Controller::Tick() {
     }
     for (GenerationTable::Entry& entry : RemoveLostGenerationsLocked()) {
       callbacks.push_back([entry = std::move(entry)] {
-        entry.sink->End(absl::UnavailableError(
-            absl::StrCat(entry.worker, " was lost while it generated; try again")));
+        entry.sink->End(WithReason(absl::UnavailableError(absl::StrCat(
+                                       entry.worker, " was lost while it generated; try again")),
+                                   "WORKER_LOST"));
       });
     }
     ScheduleLocked();

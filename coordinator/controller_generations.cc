@@ -65,8 +65,9 @@ absl::StatusOr<WorkerEntry*> Controller::WorkerWithWeightsLocked(const std::stri
   }
   WorkerEntry* worker = registry_.Find(name);
   if (worker != nullptr && worker->attached()) return worker;
-  return absl::UnavailableError(
-      absl::StrCat(job, ": its weights are on ", name, ", which is not attached"));
+  return WithReason(absl::UnavailableError(absl::StrCat(job, ": its weights are on ", name,
+                                                        ", which is not attached")),
+                    "WORKER_NOT_ATTACHED");
 }
 
 absl::StatusOr<WorkerEntry*> Controller::AnyWorkerLocked() {
@@ -76,7 +77,9 @@ absl::StatusOr<WorkerEntry*> Controller::AnyWorkerLocked() {
       chosen = registry_.Find(name);
     }
   }
-  if (chosen == nullptr) return absl::UnavailableError("no worker is attached");
+  if (chosen == nullptr) {
+    return WithReason(absl::UnavailableError("no worker is attached"), "WORKER_NOT_ATTACHED");
+  }
   return chosen;
 }
 

@@ -119,6 +119,7 @@ int Main() {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  tessera::QuietGrpc();
   absl::InitializeSymbolizer(argv[0]);
   absl::InstallFailureSignalHandler({});
   absl::SetProgramUsageMessage(

@@ -107,12 +107,20 @@ int Main() {
   absl::StatusOr<int64_t> memory =
       ParseBytes(absl::GetFlag(FLAGS_device_memory), "--device-memory");
   if (!memory.ok()) return Fail(kExitUsage, memory.status());
+  if (*memory < (1 << 20)) {
+    return Fail(kExitUsage, absl::InvalidArgumentError(
+                                absl::StrCat("--device-memory=", absl::GetFlag(FLAGS_device_memory),
+                                             ": must be at least 1MiB")));
+  }
   std::error_code error;
   std::filesystem::create_directories(state_dir, error);
   if (error) {
     return Fail(kExitState, absl::UnavailableError(
                                 absl::StrCat("--state-dir=", state_dir, ": ", error.message())));
   }
+
+  absl::Status locked = LockFolder(state_dir, "--state-dir");
+  if (!locked.ok()) return Fail(kExitState, locked);
 
   Logger log("worker", *level, *format);
   const std::string worker = WorkerName(absl::GetFlag(FLAGS_name));
@@ -220,6 +228,7 @@ int main(int argc, char** argv) {
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv("/proc/self/exe", argv);  // comes back only where /proc is not there: then as it is
   }
+  tessera::QuietGrpc();
   absl::InitializeSymbolizer(argv[0]);
   absl::InstallFailureSignalHandler({});
   absl::SetProgramUsageMessage("Tessera's worker: one device, one job after another.");

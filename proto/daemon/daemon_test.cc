@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/daemon/log.h"
 #include "proto/daemon/process.h"
 
@@ -61,6 +64,16 @@ TEST(Process, Bytes) {
 TEST(Process, UuidsDiffer) {
   EXPECT_NE(NewUuid(), NewUuid());
   EXPECT_EQ(NewUuid().size(), 36u);
+}
+
+TEST(LockFolder, OneProcessAtATime) {
+  std::string folder = testing::TempDir() + "/lockXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_EQ(LockFolder(folder, "--state-dir"), absl::OkStatus());
+  EXPECT_EQ(LockFolder(folder, "--state-dir"),
+            absl::UnavailableError(absl::StrCat("--state-dir: ", folder,
+                                                ": is another process's (pid ", getpid(), ")")));
+  EXPECT_EQ(LockFolder(folder + "/none", "--state-dir").code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

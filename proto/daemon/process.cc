@@ -1,10 +1,17 @@
 #include "proto/daemon/process.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 
 #include "absl/random/random.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -58,6 +65,28 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text, absl::string_view fla
   }
   return static_cast<int64_t>(value * factor);
 }
+
+absl::Status LockFolder(const std::string& folder, absl::string_view flag) {
+  const std::string path = absl::StrCat(folder, "/lock");
+  // Open for as long as the process lives; the lock goes with it.
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return absl::UnavailableError(absl::StrCat(flag, ": ", path, ": ", strerror(errno)));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    char pid[32] = {};
+    const ssize_t size = read(fd, pid, sizeof(pid) - 1);
+    close(fd);
+    return absl::UnavailableError(
+        absl::StrCat(flag, ": ", folder, ": is another process's",
+                     size > 0 ? absl::StrCat(" (pid ", absl::StripAsciiWhitespace(pid), ")") : ""));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) < 0) {
+    return absl::UnavailableError(absl::StrCat(flag, ": ", path, ": ", strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+void QuietGrpc() { setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0); }
 
 std::string NewUuid() {
   absl::BitGen random;

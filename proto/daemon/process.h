@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -26,6 +27,14 @@ std::vector<char*> NormalizeFlags(int argc, char** argv, std::vector<std::string
 
 // "512MiB", "1.5GiB", "2GB", "1048576". INVALID_ARGUMENT under `flag`.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text, absl::string_view flag);
+
+// Takes a folder for this process, until it ends, by a lock on folder/lock. UNAVAILABLE under
+// `flag`: another process has it (which one, where it is known), or the file cannot be written.
+absl::Status LockFolder(const std::string& folder, absl::string_view flag);
+
+// gRPC prints what it thinks of every connection; unless GRPC_VERBOSITY says otherwise, only our own
+// messages are shown. Call before any other thread.
+void QuietGrpc();
 
 // A random UUID (version 4).
 std::string NewUuid();

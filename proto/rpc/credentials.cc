@@ -45,20 +45,22 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const TlsFile
   return grpc::SslServerCredentials(options);
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const TlsFiles& files) {
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const TlsFiles& files,
+                                                                    const TlsFlagNames& flags) {
   if (!files.enabled()) return grpc::InsecureChannelCredentials();
   if (files.ca.empty() || files.certificate.empty() != files.key.empty()) {
-    return absl::InvalidArgumentError(
-        "a TLS client needs --tls-ca, and --tls-cert only together with --tls-key");
+    return absl::InvalidArgumentError(absl::StrCat("a TLS client needs ", flags.ca, ", and ",
+                                                   flags.certificate, " only together with ",
+                                                   flags.key));
   }
   grpc::SslCredentialsOptions options;
-  absl::StatusOr<std::string> ca = ReadPem(files.ca, "--tls-ca");
+  absl::StatusOr<std::string> ca = ReadPem(files.ca, flags.ca);
   if (!ca.ok()) return ca.status();
   options.pem_root_certs = *ca;
   if (!files.certificate.empty()) {
-    absl::StatusOr<std::string> certificate = ReadPem(files.certificate, "--tls-cert");
+    absl::StatusOr<std::string> certificate = ReadPem(files.certificate, flags.certificate);
     if (!certificate.ok()) return certificate.status();
-    absl::StatusOr<std::string> key = ReadPem(files.key, "--tls-key");
+    absl::StatusOr<std::string> key = ReadPem(files.key, flags.key);
     if (!key.ok()) return key.status();
     options.pem_cert_chain = *certificate;
     options.pem_private_key = *key;

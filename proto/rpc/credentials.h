@@ -24,9 +24,17 @@ struct TlsFiles {
   bool enabled() const { return !certificate.empty() || !key.empty() || !ca.empty(); }
 };
 
+// How a program calls them, for errors.
+struct TlsFlagNames {
+  const char* certificate = "--tls-cert";
+  const char* key = "--tls-key";
+  const char* ca = "--tls-ca";
+};
+
 // INVALID_ARGUMENT names the flag for files that cannot be read or that do not go together.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const TlsFiles& files);
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const TlsFiles& files);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const TlsFiles& files,
+                                                                    const TlsFlagNames& flags = {});
 
 // OK for a loopback address ("127.0.0.1:0", "[::1]:80", "localhost:80", "unix:..."), or with TLS,
 // or when allowed; else FAILED_PRECONDITION naming the flags that would change it.

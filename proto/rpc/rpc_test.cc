@@ -53,6 +53,8 @@ TEST(Credentials, RefusesFilesThatDoNotGoTogetherOrAreNotPem) {
   EXPECT_FALSE(ClientTls({.certificate = "x", .key = "y"}).ok());
   EXPECT_NE(ClientTls({.ca = "/nowhere.pem"}).status().message().find("--tls-ca: /nowhere.pem"),
             absl::string_view::npos);
+  EXPECT_EQ(ClientTls({.certificate = "x"}, {"--cert", "--key", "--cacert"}).status().message(),
+            "a TLS client needs --cacert, and --cert only together with --key");
   EXPECT_TRUE(ServerTls({}).ok());
 }
 

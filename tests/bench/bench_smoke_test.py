@@ -29,7 +29,7 @@ class BenchSmokeTest(unittest.TestCase):
                       {(r["op"], r["ranks"], r["bytes"]) for r in figures["runs"]})
 
     def test_kernels(self):
-        figures = run("kernel_bench", "--divisor=64", "--rounds=1", "--threads=1")
+        figures = run("kernels_bench", "--divisor=64", "--rounds=1", "--threads=1")
         for key in ("sgemm_gflops", "copy_gbps"):
             self.assertGreater(figures[key], 0, key)
         for row in figures["runs"]:

@@ -113,8 +113,10 @@ void GenerationRunner::Generation::Run() {
     }
     context_.gate->Leave();
   } else {
-    status = absl::UnavailableError(
-        absl::StrCat(context_.worker, ": a training job is taking its memory; try again"));
+    status = WithReason(
+        absl::UnavailableError(
+            absl::StrCat(context_.worker, ": a training job is taking its memory; try again")),
+        "JOB_COMES_FIRST");
   }
   v1::WorkerMessage message;
   message.mutable_generated()->set_generation_id(id());
@@ -146,8 +148,9 @@ absl::Status GenerationRunner::Generation::Execute() {
 absl::Status GenerationRunner::Generation::CheckStop() const {
   if (cancelled_) return absl::CancelledError("nobody waits for the text any more");
   if (context_.gate->closed()) {
-    return absl::UnavailableError(
-        absl::StrCat(context_.worker, ": makes room for a training job; try again"));
+    return WithReason(absl::UnavailableError(absl::StrCat(
+                          context_.worker, ": makes room for a training job; try again")),
+                      "JOB_COMES_FIRST");
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // Each kernel's rate beside this machine's limit, measured in the same run: for products what
 // oneDNN's sgemm reaches by itself, for passes over memory what a copy reaches.
 //
-//   bazel run //tests/bench:kernel_bench -- [--json=FILE] [--threads=2]
+//   bazel run //tests/bench:kernels_bench -- [--json=FILE] [--threads=2]
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
