@@ -33,10 +33,11 @@ inline bool IsPacked(int64_t rows, int64_t columns) {
 }
 
 // Tiles of up to 512 x 1536, so that packing is amortised; an even number of rows of them, so that
-// two threads end together; up to eight tiles as long as they are packed, and at least four, packed
-// or not, where the output is that large.
+// two threads end together; up to eight tiles as long as they are packed and 768 columns wide. Two
+// packed tiles are better than four that are not, for two threads by 7 to 16 % at 1024 x 768; only
+// an output that has no two packed tiles is cut into four, if it is that large.
 inline TilePlan PlanTiles(int64_t m, int64_t n) {
-  constexpr int64_t kRows = 512, kSmallRows = 256, kColumns = 1536;
+  constexpr int64_t kRows = 512, kSmallRows = 256, kColumns = 1536, kLeastColumns = 768;
   const auto parts = [](int64_t total, int64_t largest) {
     return std::max<int64_t>(1, (total + largest - 1) / largest);
   };
@@ -45,10 +46,13 @@ inline TilePlan PlanTiles(int64_t m, int64_t n) {
     return count == 1 ? 1 : count + count % 2;
   };
   TilePlan plan{m, n, 0, 0, even_parts(kRows), parts(n, kColumns)};
-  while (plan.num_tiles() < 8 && IsPacked(m / plan.row_tiles, n / (plan.column_tiles + 1))) {
+  while (plan.num_tiles() < 8 && n / (plan.column_tiles + 1) >= kLeastColumns &&
+         IsPacked(m / plan.row_tiles, n / (plan.column_tiles + 1))) {
     ++plan.column_tiles;
   }
-  if (plan.num_tiles() < 4) plan.row_tiles = even_parts(kSmallRows);
+  const bool two_are_packed =
+      plan.num_tiles() >= 2 && IsPacked(m / plan.row_tiles, n / plan.column_tiles);
+  if (plan.num_tiles() < 4 && !two_are_packed) plan.row_tiles = even_parts(kSmallRows);
   plan.tile_rows = PartSize(m, plan.row_tiles, 16);
   plan.tile_columns = PartSize(n, plan.column_tiles, 48);
   // Rounding up may leave the last parts empty, as an empty output leaves all.
