@@ -44,9 +44,9 @@ void CheckMachine(Report& report) {
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool unlimited = limit.rlim_cur == RLIM_INFINITY;
   report.Advise(unlimited || limit.rlim_cur >= (1ull << 30), "memlock",
-              unlimited ? "unlimited"
-                        : absl::StrCat(HumanBytes(static_cast<double>(limit.rlim_cur)),
-                                       " (page-locked buffers may not exceed it: ulimit -l)"));
+                unlimited ? "unlimited"
+                          : absl::StrCat(HumanBytes(static_cast<double>(limit.rlim_cur)),
+                                         " (page-locked buffers may not exceed it: ulimit -l)"));
   getrlimit(RLIMIT_NOFILE, &limit);
   report.Advise(limit.rlim_cur >= 1024, "open files", absl::StrCat(limit.rlim_cur));
 
@@ -79,13 +79,14 @@ void CheckCoordinator(const CommandContext& context, Report& report) {
   const absl::Status status = FromGrpc(stub->Check(&call, request, &response));
   const bool serving =
       status.ok() && response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
-  report.Require(serving, "coordinator",
-              absl::StrCat(context.connection.endpoint, " ",
-                           serving       ? absl::StrCat("serves, answered in ",
-                                                        absl::FormatDuration(absl::Trunc(
-                                                            absl::Now() - begin, absl::Microseconds(1))))
-                           : status.ok() ? "is not serving"
-                                         : std::string(status.message())));
+  report.Require(
+      serving, "coordinator",
+      absl::StrCat(context.connection.endpoint, " ",
+                   serving       ? absl::StrCat("serves, answered in ",
+                                                absl::FormatDuration(absl::Trunc(absl::Now() - begin,
+                                                                                 absl::Microseconds(1))))
+                   : status.ok() ? "is not serving"
+                                 : std::string(status.message())));
 }
 
 }  // namespace

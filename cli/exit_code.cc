@@ -67,17 +67,6 @@ int ExitCodeOf(const absl::Status& status) {
       return kCliPrecondition;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-      if (ReasonOf(status) == kWaitTimedOut) {
-        return "`tessera describe job NAME` tells how far it is; --timeout waits longer";
-      }
-      if (!ReasonOf(status).empty()) {  // the coordinator's own words
-        return "`tessera get workers` shows who is attached";
-      }
-      if (absl::StrContains(status.message(), "Socket closed")) {
-        return absl::StrCat(endpoint,
-                            " closed the connection: does it use TLS (--cacert), or ask for a "
-                            "client's certificate (--cert, --key)?");
-      }
       return kCliUnavailable;
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:

@@ -32,8 +32,8 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text, absl::string_view fla
 // `flag`: another process has it (which one, where it is known), or the file cannot be written.
 absl::Status LockFolder(const std::string& folder, absl::string_view flag);
 
-// gRPC prints what it thinks of every connection; unless GRPC_VERBOSITY says otherwise, only our own
-// messages are shown. Call before any other thread.
+// gRPC prints what it thinks of every connection; unless GRPC_VERBOSITY says otherwise, only our
+// own messages are shown. Call before any other thread.
 void QuietGrpc();
 
 // A random UUID (version 4).

@@ -42,14 +42,19 @@ await_child() {
   code=$?
 }
 
-echo $$ >"$run_dir/$name.pid"
+# Whole or not at all: others read it at any time.
+write_pid() {
+  echo "$2" >"$run_dir/$1.pid.new" && mv -f "$run_dir/$1.pid.new" "$run_dir/$1.pid"
+}
+
+write_pid "$name" $$
 echo 0 >"$run_dir/$name.restarts"
 while [ -z "$stopping" ]; do
   started=$SECONDS
   # The daemon goes when its supervisor does, however that ends.
   setpriv --pdeathsig TERM -- "$@" >>"$log" 2>&1 </dev/null &
   child=$!
-  echo "$child" >"$run_dir/$name.daemon.pid"
+  write_pid "$name.daemon" "$child"
   [ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
   code=0
   await_child

@@ -1,6 +1,8 @@
 // A job's files by its spec: text with a tokenizer, JSON lines, and what is wrong with which field.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // Megatron's .idx and .bin: every field of the index is checked.
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -103,7 +103,7 @@ TEST_F(MegatronIndexTest, RefusesEveryFlawOfAMegatronIndex) {
        "document entry 2 at byte 74 is 3, not 2, the number of sequences"},
       {sound + std::string("\0\x01", 2), "mode of sequence 1 at byte 83 is 1, not 0"},
   };
-  Write("m.bin", Shorts({1, 2, 3}));
+  Write("m.bin", Items<uint16_t>({1, 2, 3}));
   for (const Case& c : cases) {
     Write("m.idx", c.index);
     const absl::Status status = Open("m", v1::DATA_FORMAT_MEGATRON).status();

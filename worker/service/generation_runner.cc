@@ -36,12 +36,6 @@ DType DTypeOf(v1::Precision precision) {
   }
 }
 
-ParameterSource SourceOf(const WeightReader& weights) {
-  return [&weights](absl::string_view name, int64_t begin, absl::Span<float> values) {
-    return weights.ReadParameter(name, begin, values);
-  };
-}
-
 absl::Status UnderPath(const absl::Status& status, const std::string& path) {
   return FieldError(status.code(), "path", path, status.message());
 }
@@ -113,10 +107,9 @@ void GenerationRunner::Generation::Run() {
     }
     context_.gate->Leave();
   } else {
-    status = WithReason(
-        absl::UnavailableError(
-            absl::StrCat(context_.worker, ": a training job is taking its memory; try again")),
-        "JOB_COMES_FIRST");
+    status = WithReason(absl::UnavailableError(absl::StrCat(
+                            context_.worker, ": a training job is taking its memory; try again")),
+                        "JOB_COMES_FIRST");
   }
   v1::WorkerMessage message;
   message.mutable_generated()->set_generation_id(id());
@@ -206,9 +199,12 @@ absl::StatusOr<GenerationRunner::Generation::Loaded> GenerationRunner::Generatio
   options.dtype = DTypeOf(is_of_job() ? run_.spec().precision() : request().precision());
   options.reserved_bytes = kReservedBytes;
   Loaded loaded;
-  TESSERA_ASSIGN_OR_RETURN(
-      loaded.model, GenerationModel::Create(weights->config().model, options, SourceOf(*weights),
-                                            *context_.device));
+  auto source = [&](absl::string_view name, int64_t begin, absl::Span<float> values) {
+    absl::Status status = CheckStop();
+    return status.ok() ? weights->ReadParameter(name, begin, values) : status;
+  };
+  TESSERA_ASSIGN_OR_RETURN(loaded.model, GenerationModel::Create(weights->config().model, options,
+                                                                 source, *context_.device));
   return loaded;
 }
 
@@ -221,14 +217,12 @@ absl::StatusOr<GenerationRunner::Generation::Loaded> GenerationRunner::Generatio
         GenerationModelOptions options;
         options.dtype = trainer.dtype();
         options.reserved_bytes = kReservedBytes;
-        TESSERA_ASSIGN_OR_RETURN(
-            loaded.model,
-            GenerationModel::Create(
-                trainer.model(), options,
-                [&trainer](absl::string_view name, int64_t begin, absl::Span<float> values) {
-                  return trainer.ReadElements(name, begin, values);
-                },
-                *context_.device));
+        auto source = [&](absl::string_view name, int64_t begin, absl::Span<float> values) {
+          absl::Status status = CheckStop();
+          return status.ok() ? trainer.ReadElements(name, begin, values) : status;
+        };
+        TESSERA_ASSIGN_OR_RETURN(loaded.model, GenerationModel::Create(trainer.model(), options,
+                                                                       source, *context_.device));
         loaded.step = step;
         return absl::OkStatus();
       });

@@ -43,10 +43,10 @@ absl::Status ZeroOptimizer::AddUnit(int unit, Stream& stream) {
   const int64_t size = store_.layout(unit).size_elements;
   const int64_t stride = StateStride(size), arrays = has_master() ? 3 : 2;
   UnitState state;
-  TESSERA_ASSIGN_OR_RETURN(
-      state.buffer, device_.Allocate(stride * arrays * DTypeSizeBytes(DType::kFloat32),
-                                     MemoryCategory::kOptimizer,
-                                     absl::StrCat("unit ", store_.units()[unit].name)));
+  TESSERA_ASSIGN_OR_RETURN(state.buffer,
+                           device_.Allocate(stride * arrays * DTypeSizeBytes(DType::kFloat32),
+                                            MemoryCategory::kOptimizer,
+                                            absl::StrCat("unit ", store_.units()[unit].name)));
   const Tensor all = state.buffer.View(DType::kFloat32, {stride * arrays});
   TESSERA_RETURN_IF_ERROR(device_.SetZero(all, stream));
   state.exp_avg = all.Slice(0, size);
