@@ -52,7 +52,7 @@ struct GenerateOptions {
   std::optional<double> temperature;
   int32_t top_k = 0;
   std::optional<double> top_p;
-  uint64_t seed = 0;
+  std::string seed;         // a number; empty: 0
   std::string stop_tokens;  // "1,2,3"
   std::string precision;    // "fp32", "bf16", "fp16"
 };

@@ -14,6 +14,7 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+      if (ReasonOf(status) == kConnectionLost) return "the coordinator has gone away; try again";
       if (ReasonOf(status) == kWaitTimedOut) {
         return "`tessera describe job NAME` tells how far it is; --timeout waits longer";
       }
@@ -22,12 +23,17 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
       }
       if (absl::StrContains(status.message(), "Socket closed")) {
         return absl::StrCat(endpoint,
-                            " closed the connection: does it use TLS (--cacert), or ask for a "
-                            "client's certificate (--cert, --key)?");
+                            " closed the connection: has it stopped, does it use TLS (--cacert), "
+                            "or ask for a client's certificate (--cert, --key)?");
       }
       return absl::StrCat("is a coordinator serving at ", endpoint,
                           "? See --endpoint and TESSERA_ENDPOINT, or start one with ./dev up");
+    case absl::StatusCode::kResourceExhausted:
+      return "`tessera get workers` shows what the workers hold; try again later";
     case absl::StatusCode::kNotFound:
+      if (ReasonOf(status) == "WEIGHTS_NOT_KEPT") {
+        return "a worker's --keep-weights keeps more jobs' weights; a job's export keeps its own";
+      }
       if (FieldOf(status).has_value() || ReasonOf(status) != "JOB_NOT_FOUND")
         return "check the path";
       return "`tessera get jobs` lists what is there";
@@ -67,6 +73,7 @@ int ExitCodeOf(const absl::Status& status) {
       return kCliPrecondition;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
       return kCliUnavailable;
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:

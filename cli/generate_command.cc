@@ -1,8 +1,8 @@
 // generate: text from a job's weights or a folder's, as it comes.
 #include <stdio.h>
 
-#include <fstream>
-#include <iterator>
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -32,6 +32,29 @@ absl::Status AppendIds(const std::string& text, const std::string& flag,
   return absl::OkStatus();
 }
 
+// Far above what a model's context holds, and below what a call may carry.
+constexpr size_t kMaxPromptBytes = 8 << 20;
+
+absl::Status ReadPrompt(const std::string& path, std::string& text) {
+  const bool is_stdin = path == "-";
+  FILE* file = is_stdin ? stdin : fopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    return absl::NotFoundError(absl::StrCat("--prompt-file: ", path, ": ", strerror(errno)));
+  }
+  text.resize(kMaxPromptBytes + 1);
+  text.resize(fread(text.data(), 1, text.size(), file));
+  const int error = ferror(file) != 0 ? errno : 0;
+  if (!is_stdin) fclose(file);
+  if (error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--prompt-file: ", path, ": ", strerror(error)));
+  }
+  if (text.size() > kMaxPromptBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prompt-file: ", path, ": must be at most ", kMaxPromptBytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetPrompt(const GenerateOptions& options, v1::GenerateRequest& request) {
   const int given =
       options.prompt.has_value() + options.prompt_file.has_value() + options.tokens.has_value();
@@ -43,14 +66,7 @@ absl::Status SetPrompt(const GenerateOptions& options, v1::GenerateRequest& requ
     return AppendIds(*options.tokens, "--tokens", *request.mutable_tokens()->mutable_ids());
   }
   if (options.prompt_file) {
-    std::ifstream file(*options.prompt_file == "-" ? "/dev/stdin" : *options.prompt_file,
-                       std::ios::binary);
-    if (!file) {
-      return absl::NotFoundError(
-          absl::StrCat("--prompt-file: ", *options.prompt_file, ": cannot be read"));
-    }
-    request.set_text(
-        std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+    return ReadPrompt(*options.prompt_file, *request.mutable_text());
   }
   return absl::OkStatus();
 }
@@ -75,7 +91,12 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateOptions& options) 
   if (options.temperature) request.set_temperature(*options.temperature);
   if (options.top_p) request.set_top_p(*options.top_p);
   request.set_top_k(options.top_k);
-  request.set_seed(options.seed);
+  uint64_t seed = 0;
+  if (!options.seed.empty() && !absl::SimpleAtoi(options.seed, &seed)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seed: ", options.seed, ": must be 0 .. 18446744073709551615"));
+  }
+  request.set_seed(seed);
   if (!options.precision.empty()) {
     v1::Precision precision;
     if (!v1::Precision_Parse(absl::StrCat("PRECISION_", absl::AsciiStrToUpper(options.precision)),

@@ -185,10 +185,14 @@ class Client final : public JobsClient {
     interrupt.Register(&context);
     auto reader = jobs_->Generate(&context, request);
     v1::GenerateResponse response;
-    while (reader->Read(&response)) on_piece(response);
+    bool has_begun = false;
+    for (; reader->Read(&response); has_begun = true) on_piece(response);
     absl::Status status = FromGrpc(reader->Finish());
     interrupt.Register(nullptr);
     if (!status.ok() && interrupt.interrupted()) return absl::CancelledError("interrupted");
+    if (has_begun && absl::IsUnavailable(status) && ReasonOf(status).empty()) {
+      return WithReason(status, kConnectionLost);
+    }
     return status;
   }
 

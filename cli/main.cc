@@ -21,7 +21,8 @@ int Main(int argc, char** argv) {
   app.fallthrough();
   app.footer(
       "Exit codes: 0 success, 1 job failed or condition false, 2 usage, 3 not found or\n"
-      "precondition, 4 unavailable or timed out, 5 permission, 6 cancelled, 130 interrupted.");
+      "precondition, 4 unavailable, no room or timed out, 5 permission, 6 cancelled,\n"
+      "130 interrupted.");
   CommandContext context;
   std::string output = "table";
   double timeout_seconds = 15;
@@ -76,6 +77,10 @@ int Main(int argc, char** argv) {
   GenerateOptions generate_options;
   CLI::App* generate =
       app.add_subcommand("generate", "Generate text from a job's weights, or a folder's");
+  generate->footer(
+      "Text goes to stdout as it comes; -o json prints one object a line, text in base64.\n"
+      "A worker generates at most four texts at once, and stops them while a training job\n"
+      "that starts on it takes its memory.");
   generate->add_option("name", generate_options.name, "Job, running or succeeded");
   generate->add_option("--path", generate_options.path,
                        "Instead of a job: a Hugging Face folder or an llm.c checkpoint under the "
@@ -84,9 +89,10 @@ int Main(int argc, char** argv) {
   generate->add_option("--prompt-file", generate_options.prompt_file,
                        "File with the text; - is stdin");
   generate->add_option("--tokens", generate_options.tokens, "Token ids to go on from: 1,2,3");
-  generate->add_option("--tokenizer", generate_options.tokenizer,
-                       "tokenizer.json or folder under the workers' data root; default: the job's, "
-                       "or the one in --path");
+  generate->add_option(
+      "--tokenizer", generate_options.tokenizer,
+      "tokenizer.json or folder under the workers' data root, or bytes; default: the "
+      "job's, or the one in --path");
   generate->add_option("--max-new-tokens", generate_options.max_new_tokens,
                        "Default 128, or what the model's context leaves");
   generate->add_option("--temperature", generate_options.temperature, "0 is greedy; default 1");

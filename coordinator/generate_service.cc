@@ -69,7 +69,12 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateRespon
   }
 
   void OnDone() override {
-    sink_->CallEnded();
+    std::shared_ptr<CallSink> sink;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      sink = sink_;
+    }
+    sink->CallEnded();
     delete this;
   }
 

@@ -75,7 +75,9 @@ class GenerateTest(unittest.TestCase):
         out, _ = self.generate("--path", "exported", "--tokens", ids, *LIKE_SAMPLE[2:])
         self.assertEqual(bytes(int(t) for t in out.split()).decode("latin-1"), self.sample())
         _, err = self.generate("--path", "exported", "--prompt", "x", code=2)
-        self.assertIn("tokenizer: required with text: the folder of the weights has none", err)
+        self.assertIn("tokenizer: required with text: there is none with the weights", err)
+        text, _ = self.generate("--path", "exported", "--tokenizer", "bytes", *LIKE_SAMPLE)
+        self.assertEqual(text.encode("utf-8", "surrogateescape").decode("latin-1"), self.sample().rstrip("\n"))
 
     def test_a_running_job(self):
         self.cluster.create("running", e2e.SMALL_JOB.format(steps=1000000, dp=2))
@@ -108,6 +110,11 @@ class GenerateTest(unittest.TestCase):
                 (["done", "--path", "x", "--prompt", "x"], 2, "give a job or --path"),
                 (["done", "--prompt", "x", "--top-p", "1.5"], 2, "top_p: 1.5: must be above 0 and at most 1"),
                 (["done", "--prompt", "x", "--precision", "bf16"], 2, "precision: PRECISION_BF16: goes with path"),
+                (["done", "--prompt", "x", "--seed", "-1"], 2, "--seed: -1: must be 0 .. 18446744073709551615"),
+                (["done", "--prompt-file", "/tmp"], 2, "--prompt-file: /tmp: Is a directory"),
+                (["done", "--prompt-file", "/none"], 3, "--prompt-file: /none: No such file"),
+                (["done", "--prompt-file", "/dev/zero"], 2, "--prompt-file: /dev/zero: must be at most 8388608"),
+                (["done", "--prompt", "x", "--stop-tokens", "256"], 2, "stop_tokens: 256: must be 0 .. 255"),
                 (["done", "--prompt", "x", "-o", "yaml"], 2, "generate prints text, or json"),
                 (["done", "--prompt", "x", "--tokenizer", "none"], 3, "tokenizer: none"),
                 (["none", "--prompt", "x"], 3, "trainingJobs/none: there is no such job"),

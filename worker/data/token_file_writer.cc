@@ -37,6 +37,11 @@ absl::StatusOr<std::unique_ptr<TokenFileWriter>> TokenFileWriter::Create(const s
     return absl::InvalidArgumentError(
         absl::StrCat("format: ", v1::DataFormat_Name(format), ": must be nanogpt or llmc"));
   }
+  // The finished file takes the place of what is there, which must not be a device or a folder.
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": exists and is not a regular file"));
+  }
   std::string temporary = absl::StrCat(path, ".tmp-", getpid());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return FromErrno(errno, temporary, "cannot be made");

@@ -197,6 +197,8 @@ TEST_F(TokenizeTest, NamesWhatItRefusesAndLeavesNothing) {
        "--input: " + input + ": line 1 (byte 0): JSON at byte "},
       {"output", [](auto& o) { o.output = o.tokenizer + "/no/out.bin"; },
        absl::StatusCode::kNotFound, "/no/out.bin.tmp-"},
+      {"device", [](auto& o) { o.output = "/dev/null"; }, absl::StatusCode::kInvalidArgument,
+       "/dev/null: exists and is not a regular file"},
       {"format", [](auto& o) { o.format = v1::DATA_FORMAT_TEXT; },
        absl::StatusCode::kInvalidArgument, "must be nanogpt or llmc"},
       {"split", [](auto& o) { o.split = 1.0; }, absl::StatusCode::kInvalidArgument,

@@ -38,6 +38,12 @@ absl::StatusOr<TextGenerationOptions> MakeTextGenerationOptions(const v1::Genera
         absl::StrCat("must be at most ", room, ", which a prompt of ", prompt.size(),
                      " tokens leaves of the context length of ", config.context_length));
   }
+  for (const int32_t token : request.stop_tokens()) {
+    if (token < config.vocab_size) continue;
+    return InvalidField(
+        "stop_tokens", absl::StrCat(token),
+        absl::StrCat("must be 0 .. ", config.vocab_size - 1, ", the model's vocabulary"));
+  }
   TextGenerationOptions options;
   options.prompt = std::move(prompt);
   options.max_new_tokens =

@@ -143,6 +143,10 @@ TEST_F(TextGenerationTest, RefusesPromptsThatDoNotFit) {
               HasSubstr("max_new_tokens: 38: must be at most 37, which a prompt of 3 tokens leaves "
                         "of the context length of 40"));
   request.set_max_new_tokens(37);
+  request.add_stop_tokens(67);
+  EXPECT_THAT(Options(request, {1, 2, 3}).status().ToString(),
+              HasSubstr("stop_tokens: 67: must be 0 .. 66, the model's vocabulary"));
+  request.clear_stop_tokens();
   EXPECT_EQ(Options(request, {1, 2, 3})->capacity(), kContext);
 }
 

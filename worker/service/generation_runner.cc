@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,9 @@
 
 namespace tessera {
 namespace {
+
+// Instead of a tokenizer's path: every byte is a token.
+constexpr char kBytesTokenizer[] = "bytes";
 
 // Tokens that come faster are sent together.
 constexpr absl::Duration kSendInterval = absl::Milliseconds(20);
@@ -159,13 +164,17 @@ absl::StatusOr<std::unique_ptr<WeightReader>> GenerationRunner::Generation::Open
 
 absl::StatusOr<std::optional<TextCodec>> GenerationRunner::Generation::OpenCodec() const {
   const std::string& root = context_.data_root;
+  if (request().tokenizer() == kBytesTokenizer) return TextCodec::Bytes();
   if (!request().tokenizer().empty()) {
     return TextCodec::Open(root, request().tokenizer(), "tokenizer");
   }
   if (!is_of_job()) {
-    TESSERA_ASSIGN_OR_RETURN(const std::string folder,
+    TESSERA_ASSIGN_OR_RETURN(const std::string resolved,
                              ResolveInsideRoot(root, request().path(), "path"));
-    absl::StatusOr<std::optional<TextCodec>> codec = TextCodec::OpenFolder(folder);
+    std::error_code error;
+    // A single file, such as an llm.c checkpoint, says nothing of a tokenizer.
+    if (!std::filesystem::is_directory(resolved, error)) return std::nullopt;
+    absl::StatusOr<std::optional<TextCodec>> codec = TextCodec::OpenFolder(resolved);
     if (!codec.ok()) return UnderPath(codec.status(), request().path());
     return codec;
   }
@@ -184,11 +193,11 @@ absl::StatusOr<std::vector<int32_t>> GenerationRunner::Generation::PromptTokens(
     return std::vector<int32_t>(request().tokens().ids().begin(), request().tokens().ids().end());
   }
   if (!codec) {
-    return InvalidField("tokenizer", "",
-                        is_of_job() ? "required with text: the job's data are tokens; or give the "
-                                      "prompt as tokens"
-                                    : "required with text: the folder of the weights has none; or "
-                                      "give the prompt as tokens");
+    return InvalidField(
+        "tokenizer", "",
+        absl::StrCat("required with text: ",
+                     is_of_job() ? "the job's data are tokens" : "there is none with the weights",
+                     "; or give the prompt as tokens"));
   }
   return codec->Encode(request().text());
 }
@@ -231,9 +240,10 @@ absl::StatusOr<GenerationRunner::Generation::Loaded> GenerationRunner::Generatio
   // It is not running here, or has ended meanwhile.
   absl::StatusOr<std::string> folder = context_.kept_weights->Find(run_.job_uid());
   if (!folder.ok()) {
-    return absl::Status(folder.status().code(),
-                        absl::StrCat(request().training_job(), ": on ", context_.worker, ": ",
-                                     folder.status().message()));
+    return WithReason(absl::Status(folder.status().code(),
+                                   absl::StrCat(request().training_job(), ": on ", context_.worker,
+                                                ": ", folder.status().message())),
+                      "WEIGHTS_NOT_KEPT");
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<WeightReader> weights, OpenWeights(*folder));
   TESSERA_ASSIGN_OR_RETURN(loaded, Load(weights.get()));

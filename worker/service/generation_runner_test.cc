@@ -174,10 +174,9 @@ TEST_F(GenerationRunnerTest, AFolderOfWeights) {
       std::filesystem::path(*kept_weights_->Find("a")).lexically_relative(root_);
   const Result of_job = Run(OfJob("1", "a"));
   Result result = Run(OfPath("2", folder));
-  EXPECT_THAT(
-      result.status.ToString(),
-      HasSubstr("INVALID_ARGUMENT: tokenizer: required with text: the folder of the weights "
-                "has none; or give the prompt as tokens"));
+  EXPECT_THAT(result.status.ToString(),
+              HasSubstr("INVALID_ARGUMENT: tokenizer: required with text: there is none with the "
+                        "weights; or give the prompt as tokens"));
   v1::RunGeneration run = OfPath("3", folder);
   for (const char byte : std::string("the")) run.mutable_request()->mutable_tokens()->add_ids(byte);
   result = Run(run);
@@ -185,6 +184,12 @@ TEST_F(GenerationRunnerTest, AFolderOfWeights) {
   EXPECT_EQ(result.tokens, of_job.tokens);
   EXPECT_EQ(result.text, "");
   EXPECT_FALSE(result.step.has_value());
+  run.set_generation_id("4");
+  run.mutable_request()->set_path(folder + "/model.safetensors");
+  EXPECT_EQ(Run(run).tokens, of_job.tokens) << "a single file";
+  run = OfPath("5", folder);
+  run.mutable_request()->set_tokenizer("bytes");
+  EXPECT_EQ(Run(run).text, of_job.text);
 }
 
 TEST_F(GenerationRunnerTest, RefusesWhatItCannotDo) {

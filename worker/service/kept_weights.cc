@@ -30,6 +30,7 @@ KeptWeights::KeptWeights(std::string folder, int count)
     if (absl::EndsWith(entry.path().string(), kPartSuffix)) parts.push_back(entry.path());
   }
   for (const fs::path& part : parts) fs::remove_all(part, error);
+  RemoveOldest();
 }
 
 absl::Status KeptWeights::Keep(

@@ -15,7 +15,7 @@ namespace tessera {
 class KeptWeights {
  public:
   // Keeps the last `count` jobs' weights; 0: none. Removes what an earlier process left half
-  // written.
+  // written, and what it has kept beyond count.
   KeptWeights(std::string folder, int count);
 
   // Lets `write` fill a new folder, which then replaces what was kept of this job, and removes the

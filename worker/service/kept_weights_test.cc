@@ -76,6 +76,15 @@ TEST_F(KeptWeightsTest, AnErrorLeavesNothingBehind) {
               HasSubstr("UNAVAILABLE: " + root_ + "/a file/x: "));
 }
 
+TEST_F(KeptWeightsTest, AnotherProcessMayKeepFewer) {
+  KeptWeights kept(folder_, 2);
+  Keep(kept, "first", 30);
+  Keep(kept, "second", 20);
+  KeptWeights fewer(folder_, 1);
+  EXPECT_FALSE(fewer.Find("first").ok());
+  EXPECT_TRUE(fewer.Find("second").ok());
+}
+
 TEST_F(KeptWeightsTest, MayKeepNone) {
   KeptWeights kept(folder_, 0);
   EXPECT_TRUE(absl::IsFailedPrecondition(kept.Keep("job", WriteFile)));
