@@ -133,9 +133,11 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("trainingJobs/big: is PENDING: must be RUNNING or SUCCEEDED", err)
 
     def test_interrupted_and_lost(self):
-        # A first step that does not end soon: the generation waits for it.
+        # An evaluation that does not end soon: the generation waits for the step after it.
+        with open(os.path.join(self.cluster.data, "long.txt"), "w") as file:
+            file.write("x" * (64 << 20))
         slow = e2e.SMALL_JOB.format(steps=10, dp=1).replace(
-            "global_batch_size: 4", "global_batch_size: 1000000, micro_batches: 250000")
+            "validation_path: text.txt", "validation_path: long.txt").replace(", sequences: 4", "")
         self.cluster.create("slow", slow)
         self.cluster.wait_state("slow", "RUNNING")
         args = [e2e.CLI, "--endpoint=" + self.cluster.endpoint, "generate", "slow", "--prompt", "x"]

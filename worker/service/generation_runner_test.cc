@@ -87,11 +87,13 @@ class GenerationRunnerTest : public WorkerTest {
     Acknowledge(uid);
   }
 
-  // A job whose first step takes minutes, so that whoever wants its weights waits.
+  // A job that evaluates for a minute before its first step, so that whoever wants its weights
+  // waits.
   void StartSlowJob(const std::string& uid) {
+    std::ofstream(root_ + "/long") << std::string(32 << 20, 'x');
     v1::RankAssignment slow = Assignment(uid, kEndless);
-    slow.mutable_spec()->mutable_batch()->set_global_batch_size(1 << 20);
-    slow.mutable_spec()->mutable_batch()->set_micro_batches(1 << 20);
+    slow.mutable_spec()->mutable_data()->set_validation_path("long");
+    slow.mutable_spec()->mutable_evaluation()->set_every_steps(1);
     runner_->HandleRun(slow);
     AwaitMatch([](const v1::WorkerMessage& message) { return message.has_groups_formed(); });
   }
