@@ -218,8 +218,6 @@ absl::StatusOr<JobData> Open(const v1::TrainingJobSpec& spec, const std::string&
   data.validation = *std::move(validation);
   return data;
 }
-// NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
-
 constexpr int64_t kNoLimit = -1;
 
 }  // namespace
@@ -227,6 +225,7 @@ constexpr int64_t kNoLimit = -1;
 absl::StatusOr<std::unique_ptr<TokenSource>> OpenTokenSource(const TokenSourceOptions& options) {
   return Open(options, kNoLimit);
 }
+// NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 absl::StatusOr<JobData> OpenJobData(const v1::TrainingJobSpec& spec, const std::string& data_root,
                                     std::function<absl::Status()> check_stop) {
