@@ -115,6 +115,18 @@ TEST_F(ControllerGenerationsTest, JobsWithoutWeights) {
   EXPECT_THAT(Start("A B").status().ToString(), HasSubstr("INVALID_ARGUMENT: training_job: "));
 }
 
+TEST_F(ControllerGenerationsTest, AJobThatIsBeingCancelled) {
+  Create(Request("a", 1)).IgnoreError();
+  TestWorker w0 = Attach("w0");
+  Formed(w0);
+  ASSERT_TRUE(Start("a").ok());
+  ASSERT_TRUE(controller_->CancelJob("trainingJobs/a").ok());
+  EXPECT_THAT(Start("a").status().ToString(),
+              HasSubstr("FAILED_PRECONDITION: trainingJobs/a: is being cancelled"));
+  Ended(w0, absl::AbortedError("cancelled"));
+  EXPECT_THAT(Start("a").status().ToString(), HasSubstr("is CANCELLED: must be RUNNING"));
+}
+
 TEST_F(ControllerGenerationsTest, APathGoesToAnIdleWorker) {
   EXPECT_THAT(Start("", "gpt2").status().ToString(),
               HasSubstr("UNAVAILABLE: no worker is attached"));

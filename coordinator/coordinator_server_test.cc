@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/controller_testing.h"
 #include "proto/grpc/health/v1/health.grpc.pb.h"
 #include "proto/rpc/status.h"
 #include "proto/tessera/v1/attach.grpc.pb.h"
@@ -34,21 +35,7 @@ class CoordinatorServerTest : public testing::Test {
   }
 
   absl::Status CreateJob(const std::string& id) {
-    v1::CreateTrainingJobRequest request;
-    request.set_training_job_id(id);
-    v1::TrainingJobSpec& spec = *request.mutable_training_job()->mutable_spec();
-    spec.mutable_model()->set_family(v1::MODEL_FAMILY_GPT2);
-    spec.mutable_model()->set_vocab_size(256);
-    spec.mutable_model()->set_context_length(8);
-    spec.mutable_model()->set_layers(1);
-    spec.mutable_model()->set_heads(1);
-    spec.mutable_model()->set_hidden_size(8);
-    spec.mutable_data()->set_path("x");
-    spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
-    spec.mutable_data()->set_sequence_length(8);
-    spec.mutable_learning_rate()->set_peak(0.1);
-    spec.mutable_batch()->set_global_batch_size(4);
-    spec.set_steps(10);
+    const v1::CreateTrainingJobRequest request = Request(id, 1);
     grpc::ClientContext context;
     v1::TrainingJob job;
     return FromGrpc(jobs_->CreateTrainingJob(&context, request, &job));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "proto/rpc/field_error.h"
@@ -160,6 +161,20 @@ TEST(SpecValidation, SamplingNeedsBytes) {
   EXPECT_TRUE(ValidateSpec(spec).ok()) << ValidateSpec(spec);
   spec.mutable_data()->set_tokenizer("t");
   EXPECT_EQ(FieldOf(ValidateSpec(spec)).value_or(""), "spec.sample");
+}
+
+TEST(SpecValidation, TopPIsAProbability) {
+  v1::TrainingJobSpec spec = Valid();
+  spec.mutable_sample()->set_prompt("a");
+  spec.mutable_sample()->set_max_new_tokens(1);
+  for (const double good : {0.1, 1.0}) {
+    spec.mutable_sample()->set_top_p(good);
+    EXPECT_TRUE(ValidateSpec(spec).ok()) << good;
+  }
+  for (const double bad : {0.0, -0.5, 1.5, std::nan("")}) {
+    spec.mutable_sample()->set_top_p(bad);
+    EXPECT_EQ(FieldOf(ValidateSpec(spec)).value_or(""), "spec.sample.top_p") << bad;
+  }
 }
 
 TEST(SpecValidation, InvalidComesBeforeUnsupported) {

@@ -73,6 +73,20 @@ class OperatorTest(unittest.TestCase):
         self.assertIn("trainingJobs/waits: timed out", err)
         self.assertIn("hint: `tessera describe job NAME` tells how far it is", err)
 
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            code, out, err = self.cluster.cli("completion", shell)
+            self.assertEqual(code, 0, err)
+            self.assertIn("generate", out)
+            if shell == "bash":
+                complete = out + """
+COMP_WORDS=(tessera gen); COMP_CWORD=1; _tessera; echo "${COMPREPLY[@]}"
+COMP_WORDS=(tessera get ''); COMP_CWORD=2; _tessera; echo "${COMPREPLY[@]}" """
+                run = subprocess.run(["bash", "-c", complete], stdout=subprocess.PIPE, text=True, timeout=60,
+                                     check=True)
+                self.assertEqual(run.stdout.split("\n")[:2], ["generate", "jobs job workers placement"])
+        self.assertEqual(self.cluster.cli("completion", "csh")[0], 2)
+
     def test_tls_flags_are_the_commands(self):
         code, _, err = self.cluster.cli("get", "jobs", "--cert", "x")
         self.assertEqual(code, 2, err)

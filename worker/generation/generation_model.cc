@@ -28,7 +28,8 @@ absl::StatusOr<std::unique_ptr<GenerationModel>> GenerationModel::Create(
     Device& device) {
   std::unique_ptr<GenerationModel> model(new GenerationModel(config, options, device));
   std::vector<UnitSpec> units = Units(config);
-  TESSERA_RETURN_IF_ERROR(model->CheckRoom(ParameterBytes(units, options.dtype)));
+  TESSERA_RETURN_IF_ERROR(
+      model->CheckRoom(ParameterBytes(units, options.dtype), device.arena().usage()));
   TESSERA_ASSIGN_OR_RETURN(model->stream_, device.CreateStream());
   ZeroStoreOptions store_options;
   store_options.parameter_dtype = options.dtype;
@@ -40,9 +41,8 @@ absl::StatusOr<std::unique_ptr<GenerationModel>> GenerationModel::Create(
   return model;
 }
 
-absl::Status GenerationModel::CheckRoom(int64_t needed_bytes) const {
-  const ArenaUsage usage = device_.arena().usage();
-  const int64_t free = usage.capacity_bytes - usage.current_bytes;
+absl::Status GenerationModel::CheckRoom(int64_t needed_bytes, const ArenaUsage& before) const {
+  const int64_t free = before.capacity_bytes - before.current_bytes;
   if (needed_bytes + options_.reserved_bytes <= free) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(device_.name(), ": generating needs ", needed_bytes, " bytes more, of ", free,
@@ -66,10 +66,12 @@ absl::Status GenerationModel::Fill(const ParameterSource& source) {
 }
 
 absl::StatusOr<std::unique_ptr<Generator>> GenerationModel::NewGenerator(int64_t capacity) {
+  const ArenaUsage before = device_.arena().usage();
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<Generator> generator,
       Generator::Create(*transformer_, options_.dtype, capacity, device_, *stream_));
-  TESSERA_RETURN_IF_ERROR(CheckRoom(0));
+  const int64_t taken = device_.arena().usage().current_bytes - before.current_bytes;
+  TESSERA_RETURN_IF_ERROR(CheckRoom(taken, before));
   return generator;
 }
 

@@ -40,7 +40,8 @@ class GenerationModel {
  private:
   GenerationModel(const ModelConfig& config, const GenerationModelOptions& options, Device& device)
       : config_(config), options_(options), device_(device) {}
-  absl::Status CheckRoom(int64_t needed_bytes) const;
+  // Whether needed_bytes leave the reserved ones of what was free before.
+  absl::Status CheckRoom(int64_t needed_bytes, const ArenaUsage& before) const;
   absl::Status Fill(const ParameterSource& source);
 
   const ModelConfig config_;

@@ -30,17 +30,6 @@ constexpr char kBytesTokenizer[] = "bytes";
 // Tokens that come faster are sent together.
 constexpr absl::Duration kSendInterval = absl::Milliseconds(20);
 
-DType DTypeOf(v1::Precision precision) {
-  switch (precision) {
-    case v1::PRECISION_BF16:
-      return DType::kBFloat16;
-    case v1::PRECISION_FP16:
-      return DType::kFloat16;
-    default:
-      return DType::kFloat32;
-  }
-}
-
 absl::Status UnderPath(const absl::Status& status, const std::string& path) {
   return FieldError(status.code(), "path", path, status.message());
 }

@@ -213,8 +213,8 @@ TEST_F(GenerationRunnerTest, RefusesWhatItCannotDo) {
               HasSubstr("NOT_FOUND: path: nowhere: "));
   EXPECT_THAT(Run(OfPath("6", "text")).status.ToString(), HasSubstr("path: text: "));
   EXPECT_THAT(Run(OfJob("7", "unknown")).status.ToString(),
-              HasSubstr("NOT_FOUND: trainingJobs/unknown: on workers/w0: its weights are no longer "
-                        "kept (those of the last 2 jobs are)"));
+              HasSubstr("NOT_FOUND: trainingJobs/unknown: on workers/w0: its weights are not kept "
+                        "(those of the last 2 that succeeded are)"));
   run = OfJob("8", "a");
   run.mutable_request()->set_tokenizer("nowhere");
   EXPECT_THAT(Run(run).status.ToString(), HasSubstr("NOT_FOUND: tokenizer: nowhere: "));

@@ -63,7 +63,7 @@ absl::StatusOr<std::string> KeptWeights::Find(const std::string& job_uid) const 
   std::error_code error;
   if (!job_uid.empty() && fs::is_directory(folder, error)) return folder;
   return absl::NotFoundError(
-      absl::StrCat("its weights are no longer kept (those of the last ", count_, " jobs are)"));
+      absl::StrCat("its weights are not kept (those of the last ", count_, " that succeeded are)"));
 }
 
 void KeptWeights::RemoveOldest() {

@@ -47,7 +47,7 @@ TEST_F(KeptWeightsTest, KeepsTheLastJobs) {
   Keep(kept, "third", 10);
   EXPECT_THAT(
       kept.Find("first").status().ToString(),
-      HasSubstr("NOT_FOUND: its weights are no longer kept (those of the last 2 jobs are)"));
+      HasSubstr("NOT_FOUND: its weights are not kept (those of the last 2 that succeeded are)"));
   EXPECT_TRUE(fs::exists(*kept.Find("second") + "/file"));
   EXPECT_TRUE(fs::exists(*kept.Find("third") + "/file"));
 }

@@ -95,22 +95,11 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinat
       .status();
 }
 
-DType MakeDType(v1::Precision precision) {
-  switch (precision) {
-    case v1::PRECISION_BF16:
-      return DType::kBFloat16;
-    case v1::PRECISION_FP16:
-      return DType::kFloat16;
-    default:
-      return DType::kFloat32;
-  }
-}
-
 void SetPrecision(const v1::TrainingJobSpec& spec, TrainingConfig& config) {
-  config.dtype = MakeDType(spec.precision());
+  config.dtype = DTypeOf(spec.precision());
   config.gradient_dtype = spec.gradient_precision() == v1::PRECISION_UNSPECIFIED
                               ? config.dtype
-                              : MakeDType(spec.gradient_precision());
+                              : DTypeOf(spec.gradient_precision());
   if (config.dtype != DType::kFloat16) return;
   const v1::LossScaleSpec& scale = spec.loss_scale();
   LossScaleOptions options;
@@ -150,6 +139,17 @@ LearningRateSchedule MakeSchedule(const v1::LearningRateSpec& spec, int64_t step
 }
 
 }  // namespace
+
+DType DTypeOf(v1::Precision precision) {
+  switch (precision) {
+    case v1::PRECISION_BF16:
+      return DType::kBFloat16;
+    case v1::PRECISION_FP16:
+      return DType::kFloat16;
+    default:
+      return DType::kFloat32;
+  }
+}
 
 ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
   const bool is_llama = spec.family() == v1::MODEL_FAMILY_LLAMA;
@@ -222,7 +222,7 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
     const v1::Precision precision = spec.export_().precision();
     config.export_options =
         ExportOptions{spec.export_().path(),
-                      precision == v1::PRECISION_UNSPECIFIED ? config.dtype : MakeDType(precision)};
+                      precision == v1::PRECISION_UNSPECIFIED ? config.dtype : DTypeOf(precision)};
   }
   return config;
 }

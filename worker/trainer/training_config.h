@@ -60,6 +60,9 @@ struct TrainingConfig {
   int64_t micro_batch_size() const { return local_batch_size() / micro_batches; }
 };
 
+// fp32 where unspecified.
+DType DTypeOf(v1::Precision precision);
+
 // Pure: the model part alone. REQUIRES: the rules of spec.proto hold.
 ModelConfig MakeModelConfig(const v1::ModelSpec& spec);
 
