@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kQuietLimit(80);
 constexpr std::chrono::milliseconds kNoticeLimit(20);
+// How long a link to a process that has ended may say nothing of it.
+constexpr absl::Duration kSilentLinkLimit = absl::Seconds(1);
 constexpr int kKindShift = 56;
 
 }  // namespace
@@ -259,9 +261,11 @@ absl::Status GroupCommunicator::CheckPeers(const Operation& operation, const Wai
       if (absl::Status notice = peer.watch->Notice(); !notice.ok()) return notice;
     }
     // First whether it is gone, then what it has done: it may have done its part and left. A link
-    // tells by itself, after what was under way has arrived.
-    const bool is_gone = peer.is_mapped() && (membership_.board->board.has_left(member) ||
-                                              (peer.watch != nullptr && peer.watch->IsGone()));
+    // tells by itself, after what was under way has arrived; one that does not is not believed for
+    // ever.
+    const bool has_ended = peer.watch != nullptr && peer.watch->IsGone();
+    const bool is_gone = peer.is_mapped() ? membership_.board->board.has_left(member) || has_ended
+                                          : has_ended && waiter.elapsed() >= kSilentLinkLimit;
     if (!operation.Misses(member)) continue;
     if (is_gone) return absl::UnavailableError(MemberName(group(), member) + " is gone");
     missing.push_back(MemberName(group(), member));
