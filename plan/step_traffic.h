@@ -1,0 +1,96 @@
+// What one rank's communicators will count in one training step: calls and bytes of each group and
+// kind of collective, as worker/comm counts them (bytes: the larger of input and output on the
+// rank). Exact for a step that is not skipped; evaluation, and handing out weights, come on top.
+#ifndef TESSERA_PLAN_STEP_TRAFFIC_H_
+#define TESSERA_PLAN_STEP_TRAFFIC_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+#include "plan/mesh.h"
+#include "plan/pipeline_schedule.h"
+#include "plan/stage_partition.h"
+
+namespace tessera::plan {
+
+enum class TrafficKind : uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kAllToAll,
+  kSend,
+  kRecv,
+};
+inline constexpr TrafficKind kTrafficKinds[] = {
+    TrafficKind::kAllReduce, TrafficKind::kReduceScatter, TrafficKind::kAllGather,
+    TrafficKind::kBroadcast, TrafficKind::kAllToAll,      TrafficKind::kSend,
+    TrafficKind::kRecv};
+// "all_reduce", "reduce_scatter", ...: the names of worker/comm.
+const char* TrafficKindName(TrafficKind kind);
+
+enum class ContextParallelAttention : uint8_t { kRing, kAllGather, kUlysses };
+enum class RecomputeKind : uint8_t { kNone, kAttention, kFull };
+
+// A job as far as its traffic depends on it, and which part of the model the rank holds.
+struct TrafficRequest {
+  // The whole model.
+  bool is_llama = false;  // else gpt2
+  int64_t vocab_size = 1;
+  int64_t context_length = 1;
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  int64_t head_size = 1;
+  int64_t hidden_size = 1;
+  int64_t intermediate_size = 1;
+  bool tied_embeddings = false;
+  bool attention_bias = false;
+
+  MeshSize mesh;
+  // The rank's, from PartitionStages. All else that coordinates decide is the same on every rank.
+  std::vector<StageChunk> chunks;
+  PipelineSchedule schedule = PipelineSchedule::k1f1b;
+
+  int64_t micro_batches = 1;
+  int64_t micro_batch_size = 1;  // sequences
+  int64_t sequence_length = 1;   // tokens of a whole sequence
+  int64_t element_bytes = 4;     // of parameters and activations
+  int64_t gradient_bytes = 4;    // of an element of a gradient
+
+  bool sequence_parallel = false;
+  ContextParallelAttention context_parallel = ContextParallelAttention::kRing;
+  RecomputeKind recompute = RecomputeKind::kNone;
+  LayerRange recompute_layers;  // of the whole model
+  bool clips_before_reduce = false;
+  bool checks_replicated_gradients = false;
+};
+
+struct TrafficCount {
+  int64_t calls = 0;
+  int64_t bytes = 0;  // of all calls; stops at the largest int64
+
+  friend bool operator==(const TrafficCount&, const TrafficCount&) = default;
+};
+
+class StepTraffic {
+ public:
+  const TrafficCount& of(GroupAxis axis, TrafficKind kind) const {
+    return counts_[static_cast<size_t>(axis)][static_cast<size_t>(kind)];
+  }
+  TrafficCount& of(GroupAxis axis, TrafficKind kind) {
+    return counts_[static_cast<size_t>(axis)][static_cast<size_t>(kind)];
+  }
+
+ private:
+  std::array<std::array<TrafficCount, std::size(kTrafficKinds)>, std::size(kGroupAxes)> counts_;
+};
+
+// REQUIRES: CheckLayout (plan/layout_check.h) has no fault; chunks is not empty.
+StepTraffic PredictStepTraffic(const TrafficRequest& request);
+
+}  // namespace tessera::plan
+
+#endif  // TESSERA_PLAN_STEP_TRAFFIC_H_
