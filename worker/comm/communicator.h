@@ -64,6 +64,8 @@ struct PendingOperation {
 struct CollectiveCount {
   int64_t calls = 0;
   int64_t bytes = 0;  // payload as PyTorch counts it: the larger of input and output, per rank
+  // Between the start of Wait and its end: the data's movement, and waiting for members.
+  int64_t wait_ns = 0;
 };
 using CommunicatorStats = std::array<CollectiveCount, kNumCollectiveKinds>;
 

@@ -1,9 +1,14 @@
 #include "worker/comm/fault_injection.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <condition_variable>
 #include <utility>
 
 namespace tessera {
+
+void Fault::KillProcess() { kill(getpid(), SIGKILL); }
 
 struct FaultInjectionCommunicator::State {
   std::mutex mutex;
@@ -37,80 +42,78 @@ FaultInjectionCommunicator::FaultInjectionCommunicator(std::unique_ptr<Communica
 
 FaultInjectionCommunicator::~FaultInjectionCommunicator() = default;
 
-bool FaultInjectionCommunicator::Strikes(CollectiveKind kind, Started* instead) {
+template <class Start>
+FaultInjectionCommunicator::Started FaultInjectionCommunicator::Count(CollectiveKind kind,
+                                                                      const Start& start) {
+  ++operations_;
+  const bool is_counted = fault_.only.value_or(kind) == kind;
+  if (is_counted) ++counted_;
   const bool is_here = group().members[group_rank()].global_rank == fault_.global_rank;
-  if (++operations_ < fault_.operation || !is_here) return false;
-  if (fault_.kind == Fault::Kind::kFail) {
-    *instead = fault_.status;
-    return true;
+  if (!is_here || counted_ < fault_.operation) return start();
+  if (fault_.kind == Fault::Kind::kFail) return fault_.status;
+  if (!is_counted || counted_ > fault_.operation) return start();
+  if (fault_.kind == Fault::Kind::kHang) {
+    PendingOperation operation;
+    operation.kind = kind;
+    operation.sequence = operations_;
+    return std::make_unique<Hang>(state_, operation);
   }
-  if (operations_ > fault_.operation) return false;
-  PendingOperation operation;
-  operation.kind = kind;
-  operation.sequence = operations_;
-  *instead = std::make_unique<Hang>(state_, operation);
-  return true;
+  if (fault_.kind == Fault::Kind::kDie) fault_.die();
+  Started started = start();
+  fault_.die();
+  return started;
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartAllReduce(const Tensor& tensor,
                                                                                ReduceOp op,
                                                                                Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kAllReduce, &instead)) return instead;
-  return base_->StartAllReduce(tensor, op, stream);
+  return Count(CollectiveKind::kAllReduce,
+               [&] { return base_->StartAllReduce(tensor, op, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartReduceScatter(
     const Tensor& input, const Tensor& output, ReduceOp op, Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kReduceScatter, &instead)) return instead;
-  return base_->StartReduceScatter(input, output, op, stream);
+  return Count(CollectiveKind::kReduceScatter,
+               [&] { return base_->StartReduceScatter(input, output, op, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartAllGather(const Tensor& input,
                                                                                const Tensor& output,
                                                                                Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kAllGather, &instead)) return instead;
-  return base_->StartAllGather(input, output, stream);
+  return Count(CollectiveKind::kAllGather,
+               [&] { return base_->StartAllGather(input, output, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartBroadcast(const Tensor& tensor,
                                                                                int root_group_rank,
                                                                                Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kBroadcast, &instead)) return instead;
-  return base_->StartBroadcast(tensor, root_group_rank, stream);
+  return Count(CollectiveKind::kBroadcast,
+               [&] { return base_->StartBroadcast(tensor, root_group_rank, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartAllToAll(const Tensor& input,
                                                                               const Tensor& output,
                                                                               Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kAllToAll, &instead)) return instead;
-  return base_->StartAllToAll(input, output, stream);
+  return Count(CollectiveKind::kAllToAll,
+               [&] { return base_->StartAllToAll(input, output, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartSend(const Tensor& tensor,
                                                                           int to_group_rank,
                                                                           Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kSend, &instead)) return instead;
-  return base_->StartSend(tensor, to_group_rank, stream);
+  return Count(CollectiveKind::kSend,
+               [&] { return base_->StartSend(tensor, to_group_rank, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartRecv(const Tensor& tensor,
                                                                           int from_group_rank,
                                                                           Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kRecv, &instead)) return instead;
-  return base_->StartRecv(tensor, from_group_rank, stream);
+  return Count(CollectiveKind::kRecv,
+               [&] { return base_->StartRecv(tensor, from_group_rank, stream); });
 }
 
 FaultInjectionCommunicator::Started FaultInjectionCommunicator::StartBarrier(Stream& stream) {
-  Started instead = nullptr;
-  if (Strikes(CollectiveKind::kBarrier, &instead)) return instead;
-  return base_->StartBarrier(stream);
+  return Count(CollectiveKind::kBarrier, [&] { return base_->StartBarrier(stream); });
 }
 
 void FaultInjectionCommunicator::Abort(const absl::Status& reason) {

@@ -1,6 +1,8 @@
 #include "worker/comm/fault_injection.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -52,6 +54,30 @@ TEST_F(FaultInjectionTest, HangsUntilAborted) {
   });
   EXPECT_EQ(comm->Barrier(*stream_), absl::AbortedError("enough"));
   control.join();
+}
+
+// Only the nth of one kind counts, and the process is gone.
+TEST_F(FaultInjectionTest, DiesAtTheNthOperationOfAKind) {
+  for (const Fault::Kind kind : {Fault::Kind::kDie, Fault::Kind::kDieStarted}) {
+    Fault fault;
+    fault.kind = kind;
+    fault.global_rank = 7;
+    fault.operation = 2;
+    fault.only = CollectiveKind::kBarrier;
+    EXPECT_EXIT(
+        {
+          auto comm = Make(fault);
+          DeviceBuffer buffer = *device_->Allocate(4, MemoryCategory::kWorkspace, "test");
+          const Tensor tensor = buffer.View(DType::kFloat32, {1});
+          if (!comm->Barrier(*stream_).ok()) _exit(1);
+          for (int i = 0; i < 3; ++i) {
+            if (!comm->AllReduce(tensor, ReduceOp::kSum, *stream_).ok()) _exit(1);
+          }
+          comm->Barrier(*stream_).IgnoreError();
+          _exit(2);
+        },
+        testing::KilledBySignal(SIGKILL), "");
+  }
 }
 
 }  // namespace

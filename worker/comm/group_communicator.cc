@@ -214,6 +214,7 @@ void GroupCommunicator::SetPending(const Operation& operation) {
 }
 
 absl::Status GroupCommunicator::Complete(Operation& operation) {
+  const auto begin = std::chrono::steady_clock::now();
   SetPending(operation);
   absl::Status status;
   for (Waiter waiter(membership_.board ? &membership_.board->board : nullptr, size());;) {
@@ -230,6 +231,10 @@ absl::Status GroupCommunicator::Complete(Operation& operation) {
     waiter.Rest(operation.blocker());
   }
   started_.erase(std::find(started_.begin(), started_.end(), &operation));
+  counts_[static_cast<int>(operation.kind())].wait_ns.fetch_add(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin)
+          .count(),
+      std::memory_order_relaxed);
   // What has failed stays, so that whoever asks later can name it.
   if (status.ok()) pending_.store(0, std::memory_order_release);
   return status;
@@ -358,6 +363,7 @@ CommunicatorStats GroupCommunicator::stats() const {
   for (int kind = 0; kind < kNumCollectiveKinds; ++kind) {
     stats[kind].calls = counts_[kind].calls.load(std::memory_order_relaxed);
     stats[kind].bytes = counts_[kind].bytes.load(std::memory_order_relaxed);
+    stats[kind].wait_ns = counts_[kind].wait_ns.load(std::memory_order_relaxed);
   }
   return stats;
 }

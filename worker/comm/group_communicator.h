@@ -104,6 +104,7 @@ class GroupCommunicator : public Communicator {
   std::atomic<uint64_t> pending_ = 0;
   std::atomic<int64_t> pending_bytes_ = 0;
   struct Count {
+    std::atomic<int64_t> wait_ns{0};
     std::atomic<int64_t> calls = 0;
     std::atomic<int64_t> bytes = 0;
   };
