@@ -111,8 +111,7 @@ TEST_P(AttentionTest, ForwardAgainstFp64) {
       const std::vector<float> qkv = RandomOf(dtype, rows * Columns(s));
       const auto [q, k, v] = Unpack(s, Put(qkv, {rows, Columns(s)}, dtype));
       const Tensor output = New({rows, width}, dtype), lse = New({s.batch, s.heads, s.time});
-      ASSERT_TRUE(
-          CausalAttentionForward(s, q, k, v, output, lse, Workspace(s, dtype), *stream_).ok());
+      ASSERT_TRUE(AttentionForward(s, q, k, v, output, lse, Workspace(s, dtype), *stream_).ok());
       const Reference expected = Attend(s, Wide(qkv));
       const std::vector<float> result = Get(output), result_lse = Get(lse);
       for (size_t i = 0; i < result.size(); ++i) {
@@ -170,9 +169,9 @@ TEST_P(AttentionTest, BackwardAgainstFp64) {
       const Tensor output = New({rows, width}, dtype), lse = New({s.batch, s.heads, s.time});
       const Tensor packed = New({rows, Columns(s)}, dtype), work = Workspace(s, dtype);
       const auto [d_q, d_k, d_v] = Unpack(s, packed);
-      ASSERT_TRUE(CausalAttentionForward(s, q, k, v, output, lse, work, *stream_).ok());
-      ASSERT_TRUE(CausalAttentionBackward(s, q, k, v, output, lse, Put(dy, {rows, width}, dtype),
-                                          d_q, d_k, d_v, work, *stream_)
+      ASSERT_TRUE(AttentionForward(s, q, k, v, output, lse, work, *stream_).ok());
+      ASSERT_TRUE(AttentionBackward(s, q, k, v, output, lse, Put(dy, {rows, width}, dtype), d_q,
+                                    d_k, d_v, work, *stream_)
                       .ok());
       const std::vector<double> expected =
           Gradient(s, Wide(qkv), Wide(Get(output)), Wide(Get(lse)), dy);
@@ -201,9 +200,9 @@ TEST_P(AttentionTest, LongSequence) {
     const Tensor output = New({s.time, 4}, dtype), lse = New({1, 1, s.time});
     const Tensor packed = New({s.time, Columns(s)}, dtype), work = Workspace(s, dtype);
     const auto [d_q, d_k, d_v] = Unpack(s, packed);
-    ASSERT_TRUE(CausalAttentionForward(s, q, k, v, output, lse, work, *stream_).ok());
-    ASSERT_TRUE(CausalAttentionBackward(s, q, k, v, output, lse, Put(dy, {s.time, 4}, dtype), d_q,
-                                        d_k, d_v, work, *stream_)
+    ASSERT_TRUE(AttentionForward(s, q, k, v, output, lse, work, *stream_).ok());
+    ASSERT_TRUE(AttentionBackward(s, q, k, v, output, lse, Put(dy, {s.time, 4}, dtype), d_q, d_k,
+                                  d_v, work, *stream_)
                     .ok());
     const Reference expected = Attend(s, Wide(qkv));
     const std::vector<float> result = Get(output), gradient = Get(packed);
@@ -239,9 +238,9 @@ TEST_P(AttentionTest, QueriesAfterACache) {
       s.past = past;
       s.key_rows = rows;
       const Tensor output = New({2 * time, width}, dtype), lse = New({2, 4, time});
-      ASSERT_TRUE(CausalAttentionForward(
-                      s, Put(q, {2 * time, width}, dtype), Put(k, {2 * rows, kv}, dtype),
-                      Put(v, {2 * rows, kv}, dtype), output, lse, Workspace(s, dtype), *stream_)
+      ASSERT_TRUE(AttentionForward(s, Put(q, {2 * time, width}, dtype),
+                                   Put(k, {2 * rows, kv}, dtype), Put(v, {2 * rows, kv}, dtype),
+                                   output, lse, Workspace(s, dtype), *stream_)
                       .ok());
       const Reference expected = Attend(whole, Wide(qkv));
       const std::vector<float> result = Get(output), result_lse = Get(lse);
@@ -263,8 +262,8 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
   const Tensor q = Put(std::vector<float>{200, 200, -200}, {3, 1});
   const Tensor k = Put(std::vector<float>{1, 2, 3}, {3, 1});
   const Tensor output = New({3, 1});
-  ASSERT_TRUE(CausalAttentionForward(s, q, k, Put({10, 20, 30}, {3, 1}), output, New({1, 1, 3}),
-                                     Workspace(s), *stream_)
+  ASSERT_TRUE(AttentionForward(s, q, k, Put({10, 20, 30}, {3, 1}), output, New({1, 1, 3}),
+                               Workspace(s), *stream_)
                   .ok());
   EXPECT_EQ(Get(output), (std::vector<float>{10, 20, 10}));
 }
@@ -273,27 +272,29 @@ TEST_P(AttentionTest, RefusesWhatDoesNotFit) {
   const AttentionShape s{1, 4, 3, 2, 1, 1.0f};
   const Tensor t = New({4, 3});
   EXPECT_EQ(
-      CausalAttentionForward(s, t, t, t, t, New({1, 3, 4}), New({1024}, DType::kUInt8), *stream_)
-          .code(),
+      AttentionForward(s, t, t, t, t, New({1, 3, 4}), New({1024}, DType::kUInt8), *stream_).code(),
       absl::StatusCode::kInvalidArgument);
   const AttentionShape good{1, 4, 3, 3, 1, 1.0f};
   EXPECT_EQ(
-      CausalAttentionForward(good, t, t, t, t, New({1, 3, 4}), New({8}, DType::kUInt8), *stream_)
-          .code(),
+      AttentionForward(good, t, t, t, t, New({1, 3, 4}), New({8}, DType::kUInt8), *stream_).code(),
       absl::StatusCode::kInvalidArgument);
 }
 
-TEST_P(AttentionTest, RefusesCaches) {
+TEST_P(AttentionTest, RefusesKeysThatDoNotFit) {
   const Tensor q = New({2, 3}), k = New({8, 3}), lse = New({1, 3, 2});
   AttentionShape s{1, 2, 3, 3, 1, 1.0f, 6, 7};  // seven rows hold no eight keys
-  EXPECT_EQ(CausalAttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).code(),
+  EXPECT_EQ(AttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).code(),
             absl::StatusCode::kInvalidArgument);
   s.key_rows = 8;
-  EXPECT_TRUE(CausalAttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).ok());
-  EXPECT_EQ(CausalAttentionBackward(s, q, k, k, q, lse, q, New({2, 3}), New({8, 3}), New({8, 3}),
-                                    Workspace(s), *stream_)
-                .code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(AttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).ok());
+  s.keys = 8;  // causal attention has past + T
+  EXPECT_FALSE(AttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).ok());
+  s.causal = false;  // and other attention no past
+  EXPECT_FALSE(AttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).ok());
+  s.past = 0;
+  EXPECT_TRUE(AttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).ok());
+  s.query_rows = 1;
+  EXPECT_FALSE(AttentionForward(s, q, k, k, q, lse, Workspace(s), *stream_).ok());
 }
 
 TESSERA_INSTANTIATE_KERNEL_TEST(AttentionTest);

@@ -50,6 +50,15 @@ Tensor Tensor::Columns(int64_t begin, int64_t count) const {
                 address_ + begin * DTypeSizeBytes(dtype_), row_stride_);
 }
 
+Tensor Tensor::Rows(int64_t begin, int64_t count) const {
+  if (begin < 0 || count < 0 || begin + count > shape_.num_rows()) {
+    ABSL_RAW_LOG(FATAL, "rows [%ld, +%ld) out of %s", static_cast<long>(begin),
+                 static_cast<long>(count), ToString().c_str());
+  }
+  return Tensor(device_, dtype_, Shape{count, shape_.last_dim()},
+                address_ + begin * row_stride_ * DTypeSizeBytes(dtype_), row_stride_);
+}
+
 std::string Tensor::ToString() const {
   return absl::StrCat(DTypeName(dtype_), " ", shape_.ToString(),
                       is_contiguous() ? "" : absl::StrCat(" row_stride ", row_stride_));

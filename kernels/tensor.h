@@ -72,6 +72,9 @@ class Tensor {
   Tensor Slice(int64_t begin_elements, int64_t count_elements) const;
   // Columns [begin, begin + count) of every row; keeps row_stride. REQUIRES: in range.
   Tensor Columns(int64_t begin, int64_t count) const;
+  // Rows [begin, begin + count) of the tensor seen as a matrix; keeps row_stride. REQUIRES: in
+  // range.
+  Tensor Rows(int64_t begin, int64_t count) const;
   // "float32 (2, 3)"
   std::string ToString() const;
 

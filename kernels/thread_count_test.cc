@@ -3,6 +3,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/attention_merge.h"
 #include "kernels/cast.h"
 #include "kernels/conformance.h"
 #include "kernels/cross_entropy.h"
@@ -12,6 +13,7 @@
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/matmul.h"
+#include "kernels/matrix_copy.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
 #include "kernels/squared_norm.h"
@@ -82,7 +84,7 @@ const Case kCases[] = {
        const Tensor tokens = r.Put(r.Random(5 * kColumns), {5, kColumns});
        const Tensor positions = r.Put(r.Random(100 * kColumns), {100, kColumns});
        const Tensor dy = r.Put(r.Random(kRows * kColumns), {kRows, kColumns});
-       return EmbeddingBackward(ids, dy, tokens, positions, *r.stream_).ok()
+       return EmbeddingBackward(ids, dy, tokens, positions, {}, *r.stream_).ok()
                   ? Outputs{tokens, positions}
                   : Outputs{};
      }},
@@ -144,9 +146,8 @@ const Case kCases[] = {
        const Tensor v = r.Put(r.Random(260 * 16), {260, 16}, type), dv = r.New({260, 16}, type);
        const Tensor y = r.New({260, 32}, type), lse = r.New({2, 4, 130});
        const Tensor work = r.New({AttentionWorkspaceBytes(s, *r.device_, type)}, DType::kUInt8);
-       const bool ok =
-           CausalAttentionForward(s, q, k, v, y, lse, work, *r.stream_).ok() &&
-           CausalAttentionBackward(s, q, k, v, y, lse, y, dq, dk, dv, work, *r.stream_).ok();
+       const bool ok = AttentionForward(s, q, k, v, y, lse, work, *r.stream_).ok() &&
+                       AttentionBackward(s, q, k, v, y, lse, y, dq, dk, dv, work, *r.stream_).ok();
        return ok ? Outputs{y, lse, dq, dk, dv} : Outputs{};
      }},
     {"Attention",
@@ -157,10 +158,32 @@ const Case kCases[] = {
        const Tensor v = r.Put(r.Random(260 * 16), {260, 16}), dv = r.New({260, 16});
        const Tensor y = r.New({260, 32}), lse = r.New({2, 4, 130});
        const Tensor work = r.New({AttentionWorkspaceBytes(s, *r.device_)}, DType::kUInt8);
-       const bool ok =
-           CausalAttentionForward(s, q, k, v, y, lse, work, *r.stream_).ok() &&
-           CausalAttentionBackward(s, q, k, v, y, lse, y, dq, dk, dv, work, *r.stream_).ok();
+       const bool ok = AttentionForward(s, q, k, v, y, lse, work, *r.stream_).ok() &&
+                       AttentionBackward(s, q, k, v, y, lse, y, dq, dk, dv, work, *r.stream_).ok();
        return ok ? Outputs{y, lse, dq, dk, dv} : Outputs{};
+     }},
+    {"AttentionParts",
+     [](KernelRig& r) -> Outputs {
+       const AttentionShape s{.batch = 2,
+                              .time = 130,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .head_size = 8,
+                              .causal = false,
+                              .keys = 67};
+       const Tensor q = r.Put(r.Random(260 * 32), {260, 32}), dq = r.New({260, 32});
+       const Tensor k = r.Put(r.Random(134 * 16), {134, 16}), dk = r.New({134, 16});
+       const Tensor v = r.Put(r.Random(134 * 16), {134, 16}), dv = r.New({134, 16});
+       const Tensor y = r.New({260, 32}), lse = r.New({2, 4, 130});
+       const Tensor sum = r.Put(r.Random(260 * 32), {260, 32});
+       const Tensor sum_lse = r.Put(r.Random(1040), {2, 4, 130});
+       const Tensor work = r.New({AttentionWorkspaceBytes(s, *r.device_)}, DType::kUInt8);
+       const bool ok =
+           AttentionForward(s, q, k, v, y, lse, work, *r.stream_).ok() &&
+           AttentionBackward(s, q, k, v, y, lse, y, dq, dk, dv, work, *r.stream_).ok() &&
+           MergeAttention(y, lse, 0, sum, sum_lse, *r.stream_).ok() &&
+           AddInto(y, dq, *r.stream_).ok() && CopyMatrix(dk, dv, *r.stream_).ok();
+       return ok ? Outputs{y, lse, dq, dk, dv, sum, sum_lse} : Outputs{};
      }},
     {"Gelu",
      [](KernelRig& r) -> Outputs {

@@ -1,4 +1,4 @@
-// Causal attention by blocks of query rows: one block's scores are in a thread's workspace, all of
+// Attention by blocks of query rows: one block's scores are in a thread's workspace, all of
 // its keys at once (so the softmax needs no rescaling), products by sgemm. 16-bit operands are
 // promoted to the workspace first, a head's keys and values once for all of its blocks.
 #undef HWY_TARGET_INCLUDE
@@ -89,6 +89,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <utility>
 
 namespace tessera {
@@ -102,17 +103,20 @@ namespace {
 // Query rows of one block.
 constexpr int64_t kBlockRows = 64;
 
-int64_t NumKeys(const AttentionShape& shape) { return shape.past + shape.time; }
-
 int64_t ScoreElements(const AttentionShape& shape) {
-  return std::min(kBlockRows, shape.time) * NumKeys(shape);
+  return std::min(kBlockRows, shape.time) * shape.num_keys();
+}
+
+// Keys that query t sees.
+int64_t SeenKeys(const AttentionShape& shape, int64_t t) {
+  return shape.causal ? shape.past + t + 1 : shape.keys;
 }
 
 // Floats of one thread's workspace: scores and their gradients; for 16-bit types keys, values and
 // their gradients, and blocks of q, output and their gradients.
 int64_t WorkspaceElements(const AttentionShape& shape, DType dtype) {
   const int64_t promoted =
-      dtype == DType::kFloat32 ? 0 : 4 * (NumKeys(shape) + std::min(kBlockRows, shape.time));
+      dtype == DType::kFloat32 ? 0 : 4 * (shape.num_keys() + std::min(kBlockRows, shape.time));
   return 2 * ScoreElements(shape) + promoted * shape.head_size;
 }
 
@@ -133,7 +137,7 @@ class ThreadWorkspace {
 };
 
 // `rows` rows of one head of a matrix, as fp32: the tensor's own memory, or `buffer` for 16-bit
-// elements, from and to which Load and Store convert.
+// elements, from and to which Load and Store convert. An fp32 tensor needs no buffer.
 struct HeadBlock {
   HeadBlock(const Tensor& tensor, int64_t first_row, int64_t head, int64_t num_rows,
             int64_t head_size, float* buffer)
@@ -142,8 +146,8 @@ struct HeadBlock {
         address_stride(tensor.row_stride()),
         rows(num_rows),
         size(head_size),
-        data(buffer == nullptr ? static_cast<float*>(address) : buffer),
-        stride(buffer == nullptr ? address_stride : head_size) {}
+        data(dtype == DType::kFloat32 ? static_cast<float*>(address) : buffer),
+        stride(dtype == DType::kFloat32 ? address_stride : head_size) {}
 
   const HeadBlock& Load() const {
     if (dtype != DType::kFloat32) {
@@ -155,6 +159,10 @@ struct HeadBlock {
     if (dtype != DType::kFloat32) {
       DemotePanel(dtype, data, stride, rows, size, {}, address, address_stride);
     }
+  }
+  void StoreZeros() const {
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(data + i * stride, size, 0.0f);
+    Store();
   }
   MatrixView View(bool transposed = false) const { return {data, stride, transposed}; }
 
@@ -176,12 +184,11 @@ int64_t AttentionWorkspaceBytes(const AttentionShape& shape, const Device& devic
          static_cast<const CpuDevice&>(device).num_threads();
 }
 
-absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
-                                    const Tensor& v, const Tensor& output,
-                                    const Tensor& log_sum_exp, const Tensor& workspace,
-                                    int num_threads) {
-  const int64_t time = shape.time, size = shape.head_size, num_keys = NumKeys(shape);
-  const int64_t key_rows = shape.key_rows == 0 ? num_keys : shape.key_rows;
+absl::Status AttentionForward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
+                              const Tensor& v, const Tensor& output, const Tensor& log_sum_exp,
+                              const Tensor& workspace, int num_threads) {
+  const int64_t time = shape.time, size = shape.head_size, num_keys = shape.num_keys();
+  const int64_t key_rows = shape.num_key_rows(), query_rows = shape.num_query_rows();
   const int64_t group = shape.heads / shape.kv_heads, block_rows = std::min(kBlockRows, time);
   const auto softmax = HWY_DYNAMIC_DISPATCH(SoftmaxRow);
   std::atomic<bool> failed{false};
@@ -197,17 +204,22 @@ absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q
     float* output_buffer = memory.TakePromoted(block_rows * size);
     keys.Load();
     values.Load();
-    float* lse = Data<float>(log_sum_exp) + index * time;
+    float* lse = Data<float>(log_sum_exp) + index * log_sum_exp.row_stride();
     bool ok = true;
     for (int64_t begin = 0; begin < time; begin += kBlockRows) {
-      const int64_t rows = std::min(kBlockRows, time - begin), row = batch * time + begin;
-      const int64_t count = shape.past + begin + rows;
+      const int64_t rows = std::min(kBlockRows, time - begin), row = batch * query_rows + begin;
+      const int64_t count = SeenKeys(shape, begin + rows - 1);
       const HeadBlock queries(q, row, head, rows, size, query_buffer);
       const HeadBlock result(output, row, head, rows, size, output_buffer);
+      if (count == 0) {
+        std::fill_n(lse + begin, rows, -std::numeric_limits<float>::infinity());
+        result.StoreZeros();
+        continue;
+      }
       ok &= Sgemm(rows, count, size, shape.scale, queries.Load().View(), keys.View(true), 0, scores,
                   count);
       for (int64_t i = 0; i < rows; ++i) {
-        lse[begin + i] = softmax(scores + i * count, shape.past + begin + i + 1, count);
+        lse[begin + i] = softmax(scores + i * count, SeenKeys(shape, begin + i), count);
       }
       ok &= Sgemm(rows, size, count, 1, {scores, count}, values.View(), 0, result.data,
                   result.stride);
@@ -218,12 +230,12 @@ absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q
   return Result(failed);
 }
 
-absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
-                                     const Tensor& v, const Tensor& output,
-                                     const Tensor& log_sum_exp, const Tensor& d_output,
-                                     const Tensor& d_q, const Tensor& d_k, const Tensor& d_v,
-                                     const Tensor& workspace, int num_threads) {
-  const int64_t time = shape.time, size = shape.head_size;
+absl::Status AttentionBackward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
+                               const Tensor& v, const Tensor& output, const Tensor& log_sum_exp,
+                               const Tensor& d_output, const Tensor& d_q, const Tensor& d_k,
+                               const Tensor& d_v, const Tensor& workspace, int num_threads) {
+  const int64_t time = shape.time, size = shape.head_size, num_keys = shape.num_keys();
+  const int64_t key_rows = shape.num_key_rows(), query_rows = shape.num_query_rows();
   const int64_t group = shape.heads / shape.kv_heads, block_rows = std::min(kBlockRows, time);
   const auto softmax_gradient = HWY_DYNAMIC_DISPATCH(SoftmaxGradientRow);
   const auto dot = HWY_DYNAMIC_DISPATCH(Dot);
@@ -236,7 +248,8 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
     float* scores = memory.Take(ScoreElements(shape));
     float* d_scores = memory.Take(ScoreElements(shape));
     const auto whole_head = [&](const Tensor& tensor) {
-      return HeadBlock(tensor, batch * time, kv_head, time, size, memory.TakePromoted(time * size));
+      return HeadBlock(tensor, batch * key_rows, kv_head, num_keys, size,
+                       memory.TakePromoted(num_keys * size));
     };
     const HeadBlock keys = whole_head(k), values = whole_head(v);
     const HeadBlock d_keys = whole_head(d_k), d_values = whole_head(d_v);
@@ -246,16 +259,22 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
     values.Load();
     bool ok = true;
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const float* lse = Data<const float>(log_sum_exp) + (batch * shape.heads + head) * time;
+      const float* lse =
+          Data<const float>(log_sum_exp) + (batch * shape.heads + head) * log_sum_exp.row_stride();
       // From the last block down: it reaches every key, so it assigns what the others add to.
       for (int64_t begin = last_block; begin >= 0; begin -= kBlockRows) {
-        const int64_t rows = std::min(kBlockRows, time - begin), count = begin + rows;
+        const int64_t rows = std::min(kBlockRows, time - begin);
+        const int64_t count = SeenKeys(shape, begin + rows - 1);
         const float beta = head == kv_head * group && begin == last_block ? 0 : 1;
         const auto block = [&](const Tensor& tensor, float* buffer) {
-          return HeadBlock(tensor, batch * time + begin, head, rows, size, buffer);
+          return HeadBlock(tensor, batch * query_rows + begin, head, rows, size, buffer);
         };
         const HeadBlock queries = block(q, buffers[0]), gradient = block(d_output, buffers[1]);
         const HeadBlock outputs = block(output, buffers[2]), d_queries = block(d_q, buffers[3]);
+        if (count == 0) {
+          d_queries.StoreZeros();
+          continue;
+        }
         queries.Load();
         gradient.Load();
         outputs.Load();
@@ -265,8 +284,8 @@ absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& 
         for (int64_t i = 0; i < rows; ++i) {
           const float delta =
               dot(gradient.data + i * gradient.stride, outputs.data + i * outputs.stride, size);
-          softmax_gradient(lse[begin + i], delta, begin + i + 1, count, scores + i * count,
-                           d_scores + i * count);
+          softmax_gradient(lse[begin + i], delta, SeenKeys(shape, begin + i), count,
+                           scores + i * count, d_scores + i * count);
         }
         ok &= Sgemm(count, size, rows, 1, {scores, count, true}, gradient.View(), beta,
                     d_values.data, d_values.stride);

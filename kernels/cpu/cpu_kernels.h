@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
+#include "kernels/embedding.h"
 #include "kernels/matmul.h"
 #include "kernels/rotary.h"
 #include "kernels/tensor.h"
@@ -29,10 +30,15 @@ absl::Status Matmul(const Tensor& a, const Tensor& b, const Tensor& output,
 absl::Status AddRowSum(const Tensor& input, const Tensor& output, int num_threads);
 
 absl::Status EmbeddingForward(const Tensor& ids, const Tensor& token_table,
-                              const Tensor& position_table, const Tensor& output, int num_threads);
+                              const Tensor& position_table, const Tensor& output,
+                              const EmbeddingOptions& options, int num_threads);
 absl::Status EmbeddingBackward(const Tensor& ids, const Tensor& d_output,
-                               const Tensor& d_token_table, const Tensor& d_position_table,
+                               const Tensor& d_token_table, const EmbeddingOptions& options,
                                int num_threads);
+absl::Status AddPositions(const Tensor& position_table, const Tensor& positions, int64_t time,
+                          const Tensor& output, int num_threads);
+absl::Status AddPositionsBackward(const Tensor& d_output, const Tensor& positions, int64_t time,
+                                  const Tensor& d_position_table, int num_threads);
 
 absl::Status LayerNormForward(const Tensor& input, const Tensor& weight, const Tensor& bias,
                               float epsilon, const Tensor& output, const Tensor& mean,
@@ -53,15 +59,17 @@ absl::Status RotaryTable(const RotaryOptions& options, int64_t first_position,
 absl::Status Rotary(const Tensor& table, bool inverse, const Tensor& x, int num_threads);
 
 int64_t AttentionWorkspaceBytes(const AttentionShape& shape, const Device& device, DType dtype);
-absl::Status CausalAttentionForward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
-                                    const Tensor& v, const Tensor& output,
-                                    const Tensor& log_sum_exp, const Tensor& workspace,
-                                    int num_threads);
-absl::Status CausalAttentionBackward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
-                                     const Tensor& v, const Tensor& output,
-                                     const Tensor& log_sum_exp, const Tensor& d_output,
-                                     const Tensor& d_q, const Tensor& d_k, const Tensor& d_v,
-                                     const Tensor& workspace, int num_threads);
+absl::Status AttentionForward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
+                              const Tensor& v, const Tensor& output, const Tensor& log_sum_exp,
+                              const Tensor& workspace, int num_threads);
+absl::Status AttentionBackward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
+                               const Tensor& v, const Tensor& output, const Tensor& log_sum_exp,
+                               const Tensor& d_output, const Tensor& d_q, const Tensor& d_k,
+                               const Tensor& d_v, const Tensor& workspace, int num_threads);
+
+absl::Status MergeAttention(const Tensor& partial, const Tensor& partial_log_sum_exp,
+                            int64_t query_rows, const Tensor& output, const Tensor& log_sum_exp,
+                            int num_threads);
 
 absl::Status GeluForward(const Tensor& input, const Tensor& output, int num_threads);
 absl::Status GeluBackward(const Tensor& input, const Tensor& d_output, const Tensor& d_input,
@@ -95,6 +103,8 @@ absl::Status AdamW(const Tensor& parameter, const Tensor& gradient, const Tensor
 absl::Status SquaredNorm(const Tensor& input, const Tensor& output, int num_threads);
 absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& output, int num_threads);
 absl::Status Scale(const Tensor& tensor, float factor, int num_threads);
+absl::Status CopyMatrix(const Tensor& from, const Tensor& to, int num_threads);
+absl::Status AddInto(const Tensor& input, const Tensor& sum, int num_threads);
 absl::Status Cast(const Tensor& input, const Tensor& output, int num_threads);
 
 }  // namespace tessera::cpu

@@ -38,6 +38,17 @@ class BenchSmokeTest(unittest.TestCase):
         self.assertLessEqual({("adamw", "bfloat16"), ("attention backward", "float32")},
                              {(r["kernel"], r["dtype"]) for r in figures["runs"]})
 
+    def test_mesh(self):
+        figures = run("mesh_bench", "--divisor=16", "--steps=1", "--rounds=1")
+        self.assertGreater(figures["one_rank_tokens_per_s"], 0)
+        self.assertEqual([row["mesh"] for row in figures["runs"]],
+                         ["dp2", "tp2", "tp2_sp", "pp2", "cp2"])
+        for row in figures["runs"]:
+            self.assertEqual(set(row), {"mesh", "tokens_per_s", "ratio_to_one_rank", "bubble",
+                                        "communication_share"})
+            self.assertGreater(row["ratio_to_one_rank"], 0)
+            self.assertEqual(row["bubble"] > 0, row["mesh"] == "pp2")
+
     def test_train(self):
         figures = run("train_bench", "--divisor=16", "--steps=1")
         self.assertEqual(set(figures["limit_gflops"]), {"fp32", "bf16"})

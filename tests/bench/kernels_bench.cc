@@ -199,13 +199,11 @@ void BenchAttention(Bench& b) {
   // Two products of the causal half forward, five backward.
   const double flops = 2.0 * s.batch * s.heads * s.head_size * s.time * s.time / 2;
   b.Product("attention forward", 2 * flops, [&] {
-    return CausalAttentionForward(s, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, work,
-                                  b.stream());
+    return AttentionForward(s, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, work, b.stream());
   });
   b.Product("attention backward", 5 * flops, [&] {
-    return CausalAttentionBackward(s, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, dy,
-                                   part(d_qkv, 0), part(d_qkv, 1), part(d_qkv, 2), work,
-                                   b.stream());
+    return AttentionBackward(s, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, dy,
+                             part(d_qkv, 0), part(d_qkv, 1), part(d_qkv, 2), work, b.stream());
   });
 }
 
@@ -260,9 +258,9 @@ void BenchTokens(Bench& b) {
     return CrossEntropy(logits, ids.Reshape({m}), options, losses, b.stream());
   });
   b.Pass("embedding forward", 3 * bytes,
-         [&] { return EmbeddingForward(ids, table, positions, x, b.stream()); });
+         [&] { return EmbeddingForward(ids, table, positions, x, {}, b.stream()); });
   b.Pass("embedding backward", 2 * bytes + 16.0 * m * c,
-         [&] { return EmbeddingBackward(ids, x, gradient, position_gradient, b.stream()); });
+         [&] { return EmbeddingBackward(ids, x, gradient, position_gradient, {}, b.stream()); });
 }
 
 // Master weights and moments in fp32, gradient and copy in the element type.

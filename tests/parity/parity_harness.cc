@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/status_macros.h"
+#include "plan/mesh.h"
 #include "worker/comm/in_process_transport.h"
 
 namespace tessera {
@@ -30,15 +31,13 @@ class Recorder : public TrainingObserver {
   const std::function<void(const StepResult&)> on_step_;
 };
 
-GroupSpec MakeGroup(const std::string& name, int rank, const std::vector<std::string>& addresses,
-                    const std::vector<int>& members) {
+GroupSpec MakeGroup(const plan::Group& planned, const std::vector<std::string>& addresses) {
   GroupSpec group;
-  group.name = name;
+  group.name = planned.name;
   group.job_uid = "parity";
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (members[i] == rank) group.group_rank = static_cast<int>(i);
-    group.members.push_back(
-        {members[i], absl::StrCat("workers/w", members[i]), addresses[members[i]]});
+  group.group_rank = planned.group_rank;
+  for (const int member : planned.members) {
+    group.members.push_back({member, absl::StrCat("workers/w", member), addresses[member]});
   }
   return group;
 }
@@ -48,40 +47,75 @@ struct Rank {
   std::unique_ptr<Transport> transport;
   absl::Status status;
   ParityRun run;
+  std::map<std::string, std::vector<float>> own;  // what this rank holds
 };
+
+plan::MeshSize MeshOf(const v1::TrainingJobSpec& spec) {
+  return {.dp = std::max(1, spec.mesh().dp()),
+          .cp = std::max(1, spec.mesh().cp()),
+          .pp = std::max(1, spec.mesh().pp()),
+          .tp = std::max(1, spec.mesh().tp())};
+}
+
+// Counted and predicted traffic are equal, in every step that updates weights.
+absl::Status CheckTraffic(int index, const std::vector<StepResult>& steps) {
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i].skipped_steps != steps[i - 1].skipped_steps) continue;
+    if (steps[i].traffic.empty()) return absl::InternalError("no traffic is reported");
+    for (const TrafficLine& line : steps[i].traffic) {
+      if (line.calls == line.predicted_calls && line.bytes == line.predicted_bytes) continue;
+      return absl::InternalError(absl::StrCat(
+          "rank ", index, ", step ", steps[i].step, ": ", plan::GroupAxisName(line.axis), " ",
+          CollectiveKindName(line.kind), ": ", line.calls, " calls of ", line.bytes,
+          " bytes, predicted ", line.predicted_calls, " of ", line.predicted_bytes));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status RunRank(const v1::TrainingJobSpec& spec, const JobData& data,
                      const ParityOptions& options, const std::vector<std::string>& addresses,
                      int index, Rank& rank) {
-  std::vector<int> all;
-  for (size_t i = 0; i < addresses.size(); ++i) all.push_back(static_cast<int>(i));
-  auto join = [&](const std::string& name, const std::vector<int>& members) {
-    return rank.transport->Join(MakeGroup(name, index, addresses, members));
-  };
-  TESSERA_ASSIGN_OR_RETURN(auto dp, join("dp", all));
-  TESSERA_ASSIGN_OR_RETURN(auto zero, join("zero", all));
-  TESSERA_ASSIGN_OR_RETURN(auto cp, join(absl::StrCat("cp", index), {index}));
-  TESSERA_ASSIGN_OR_RETURN(auto pp, join(absl::StrCat("pp", index), {index}));
-  TESSERA_ASSIGN_OR_RETURN(auto tp, join(absl::StrCat("tp", index), {index}));
-  const MeshGroups groups{dp.get(), cp.get(), pp.get(), tp.get(), zero.get()};
+  const plan::MeshSize mesh = MeshOf(spec);
+  std::vector<std::unique_ptr<Communicator>> groups;
+  for (const plan::GroupAxis axis : plan::kGroupAxes) {
+    TESSERA_ASSIGN_OR_RETURN(
+        auto group, rank.transport->Join(MakeGroup(plan::GroupOf(mesh, index, axis), addresses)));
+    groups.push_back(std::move(group));
+  }
+  const MeshGroups by_axis{groups[0].get(), groups[1].get(), groups[2].get(), groups[3].get(),
+                           groups[4].get()};
+  const plan::Coordinates at = plan::CoordinatesOf(mesh, index);
   v1::MeshCoordinates coordinates;
   coordinates.set_global_rank(index);
-  coordinates.set_dp_rank(index);
-  TESSERA_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(spec, coordinates, groups, data,
+  coordinates.set_dp_rank(at.dp_rank);
+  coordinates.set_cp_rank(at.cp_rank);
+  coordinates.set_pp_rank(at.pp_rank);
+  coordinates.set_tp_rank(at.tp_rank);
+  TESSERA_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(spec, coordinates, by_axis, data,
                                                          options.weights, *rank.device));
   if (options.prepare) TESSERA_RETURN_IF_ERROR(options.prepare(*trainer));
   Recorder recorder(index == 0 ? options.on_step : nullptr);
   TESSERA_RETURN_IF_ERROR(trainer->Run(recorder));
+  TESSERA_RETURN_IF_ERROR(CheckTraffic(index, recorder.steps));
   rank.run.steps = recorder.steps;
   rank.run.usage = rank.device->arena().usage();
-  if (index == 0) {
+  TESSERA_RETURN_IF_ERROR(trainer->ShareWeights([&]() -> absl::Status {
+    if (index != 0) return absl::OkStatus();
     if (options.finish) TESSERA_RETURN_IF_ERROR(options.finish(*trainer));
-    TESSERA_ASSIGN_OR_RETURN(rank.run.sample, trainer->Sample(recorder));
-  }
+    if (!options.collect_parameters) return absl::OkStatus();
+    TESSERA_ASSIGN_OR_RETURN(rank.run.record.parameters, ReadParameters(*trainer));
+    for (const TrainingRecord::Parameter& parameter : rank.run.record.parameters) {
+      rank.run.parameters[parameter.name] = parameter.values;
+    }
+    for (const StepResult& step : recorder.steps) {
+      if (step.step > 0) rank.run.record.steps.push_back(step);
+    }
+    return absl::OkStatus();
+  }));
+  TESSERA_ASSIGN_OR_RETURN(rank.run.sample, trainer->Sample(recorder));
   if (!options.collect_parameters) return absl::OkStatus();
-  for (const std::string& name : trainer->parameter_names()) {
-    TESSERA_ASSIGN_OR_RETURN(rank.run.parameters[name], trainer->ReadParameter(name));
-  }
+  TESSERA_ASSIGN_OR_RETURN(rank.own, trainer->ReadOwnParameters());
   return absl::OkStatus();
 }
 
@@ -95,9 +129,6 @@ absl::Status CheckAgreement(const ParityRun& first, const ParityRun& other, size
         a.validation_loss != b.validation_loss) {
       return absl::InternalError(absl::StrCat("rank ", index, " disagrees on step ", a.step));
     }
-  }
-  if (first.parameters != other.parameters) {
-    return absl::InternalError(absl::StrCat("rank ", index, " disagrees on a parameter"));
   }
   return absl::OkStatus();
 }
@@ -122,7 +153,8 @@ std::vector<int32_t> SyntheticTokens(int64_t count, int32_t vocab, uint32_t seed
 
 absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const JobData& data,
                                          const ParityOptions& options) {
-  const int size = std::max(1, spec.mesh().dp());
+  const plan::MeshSize mesh = MeshOf(spec);
+  const int size = mesh.world_size();
   InProcessHub hub;
   std::vector<Rank> ranks(size);
   std::vector<std::string> addresses;
@@ -142,7 +174,13 @@ absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const 
   for (const Rank& rank : ranks) TESSERA_RETURN_IF_ERROR(rank.status);
   for (int i = 1; i < size; ++i) {
     TESSERA_RETURN_IF_ERROR(CheckAgreement(ranks[0].run, ranks[i].run, i));
+    // Ranks of a zero group hold the same weights.
+    const int first = plan::GroupOf(mesh, i, plan::GroupAxis::kZero).members.front();
+    if (ranks[i].own != ranks[first].own) {
+      return absl::InternalError(absl::StrCat("rank ", i, " disagrees on a parameter"));
+    }
   }
+  for (const Rank& rank : ranks) ranks[0].run.usages.push_back(rank.run.usage);
   return std::move(ranks[0].run);
 }
 

@@ -13,6 +13,7 @@
 #include "proto/tessera/v1/spec.pb.h"
 #include "worker/data/token_source.h"
 #include "worker/trainer/trainer.h"
+#include "worker/trainer/verification.h"
 
 namespace tessera {
 
@@ -33,9 +34,11 @@ std::vector<int32_t> SyntheticTokens(int64_t count, int32_t vocab, uint32_t seed
 
 struct ParityRun {
   std::vector<StepResult> steps;                         // as rank 0 saw them
-  std::map<std::string, std::vector<float>> parameters;  // of rank 0, at the end
+  std::map<std::string, std::vector<float>> parameters;  // whole, at the end
+  TrainingRecord record;                                 // the same for CompareTraining
   std::string sample;                                    // of rank 0
   ArenaUsage usage;                                      // of rank 0's device
+  std::vector<ArenaUsage> usages;                        // of every global_rank's
 };
 
 struct ParityOptions {
@@ -45,14 +48,14 @@ struct ParityOptions {
   const WeightReader* weights = nullptr;  // where training starts
   // Called on every rank before the first step.
   std::function<absl::Status(Trainer&)> prepare;
-  // Called on rank 0 after the last step.
+  // Called on rank 0 after the last step, where it can read all weights.
   std::function<absl::Status(Trainer&)> finish;
   // Called on rank 0 after every step.
   std::function<void(const StepResult&)> on_step;
 };
 
-// Runs spec on spec.mesh.dp ranks, threads of this process with a device each. Fails where ranks
-// disagree on a step's result or on a parameter, bit for bit.
+// Runs spec on the ranks of spec.mesh, threads of this process with a device each. Fails where
+// ranks disagree on a step's result or, of a zero group, on a parameter, bit for bit.
 absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const JobData& data,
                                          const ParityOptions& options = {});
 

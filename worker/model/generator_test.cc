@@ -86,8 +86,10 @@ struct Rig {
     options.batch = 1;
     options.time = kCapacity;
     options.dtype = dtype;
-    whole = std::make_unique<TransformerActivations>(
-        *TransformerActivations::Create(config, options, *device));
+    scratch = std::make_unique<TransformerScratch>(*TransformerScratch::Create(
+        config, TensorParallelLayout(), true, options, *device, *stream));
+    whole = std::make_unique<TransformerActivations>(*TransformerActivations::Create(
+        config, TensorParallelLayout(), model.chunk(), options, *scratch, *device));
   }
 
   // The logits after the last of `tokens`, by one pass over all of them; what follows them in the
@@ -96,8 +98,9 @@ struct Rig {
     const int64_t last = static_cast<int64_t>(tokens.size()) - 1;
     tokens.resize(kCapacity, 0);
     EXPECT_TRUE(device->CopyIn(tokens.data(), whole->ids.size_bytes(), whole->ids, *stream).ok());
-    EXPECT_TRUE(model.Forward(*whole, *stream).ok());
-    const Tensor flat = whole->head.logits.Reshape({kCapacity * config.vocab_size});
+    EXPECT_TRUE(model.Forward(*whole, *scratch, *stream).ok());
+    EXPECT_TRUE(model.ForwardHead(*whole, *scratch, *stream).ok());
+    const Tensor flat = scratch->head.logits.Reshape({kCapacity * config.vocab_size});
     std::vector<float> logits(config.vocab_size);
     EXPECT_TRUE(CopyOutFp32(flat.Slice(last * config.vocab_size, config.vocab_size),
                             absl::MakeSpan(logits), *stream)
@@ -111,6 +114,7 @@ struct Rig {
   FixedStore store;
   Transformer model;
   std::unique_ptr<Generator> generator;
+  std::unique_ptr<TransformerScratch> scratch;
   std::unique_ptr<TransformerActivations> whole;
 };
 

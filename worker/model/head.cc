@@ -1,8 +1,7 @@
 #include "worker/model/head.h"
 
-#include "kernels/cross_entropy.h"
 #include "kernels/status_macros.h"
-#include "worker/model/linear.h"
+#include "worker/tensor_parallel/column_parallel_linear.h"
 
 namespace tessera {
 namespace {
@@ -11,36 +10,50 @@ LinearTensors TokenMap(const Tensor& tokens) { return {tokens, Tensor(), WeightL
 
 }  // namespace
 
-HeadActivations HeadActivations::Create(const ModelConfig& config, int64_t rows,
+HeadActivations HeadActivations::Create(const ModelConfig& local, const TensorParallelLayout& tp,
+                                        int64_t rows, int64_t shard_rows,
                                         ActivationBuffers& buffers) {
-  return {NormActivations::Create(config, rows, buffers),
-          buffers.New({rows, config.vocab_size}, "logits"),
-          buffers.New(DType::kFloat32, {rows}, "losses")};
+  auto fp32 = [&](Shape shape, absl::string_view what) {
+    return buffers.New(DType::kFloat32, shape, what);
+  };
+  HeadActivations activations;
+  activations.norm = NormActivations::Create(local, shard_rows, buffers);
+  activations.logits = buffers.New({rows, local.vocab_size}, "logits");
+  activations.losses = fp32({rows}, "losses");
+  if (tp.tp_size > 1) {
+    activations.cross_entropy = {fp32({3, rows}, "cross-entropy statistics"),
+                                 fp32({3, tp.tp_size, rows}, "cross-entropy statistics"),
+                                 fp32({rows}, "log-sum-exp of logits")};
+  }
+  return activations;
 }
 
 absl::Status Head::Forward(const Tensor& input, const HeadTensors& parameters,
-                           const HeadActivations& activations, Stream& stream) const {
+                           const HeadActivations& activations, const ParallelScratch& scratch,
+                           Stream& stream) const {
   TESSERA_RETURN_IF_ERROR(norm_.Forward(input, parameters.norm, activations.norm, stream));
-  return Linear::Forward(activations.norm.output, TokenMap(parameters.tokens), Tensor(),
-                         activations.logits, stream);
+  const ColumnParallelLinear::Map map{TokenMap(parameters.tokens), activations.logits};
+  return ColumnParallelLinear::Forward(activations.norm.output, {&map, 1}, scratch.gathered, tp_,
+                                       stream);
 }
 
 absl::Status Head::Loss(const Tensor& targets, float gradient_scale, bool backward,
-                        const HeadActivations& activations, Stream& stream) {
-  CrossEntropyOptions options;
-  options.num_classes = activations.logits.shape().last_dim();
-  options.gradient_scale = gradient_scale;
-  options.overwrite_logits = backward;
-  return CrossEntropy(activations.logits, targets, options, activations.losses, stream);
+                        const HeadActivations& activations, Stream& stream) const {
+  return VocabParallelCrossEntropy(activations.logits, targets, vocab_size_, gradient_scale,
+                                   backward, activations.cross_entropy, activations.losses, tp_,
+                                   stream);
 }
 
 absl::Status Head::Backward(const Tensor& input, const HeadTensors& parameters,
-                            const HeadActivations& activations, const Tensor& d_norm,
-                            const Tensor& d_input, const HeadTensors& gradients,
-                            Stream& stream) const {
-  TESSERA_RETURN_IF_ERROR(Linear::Backward(activations.norm.output, TokenMap(parameters.tokens),
-                                           activations.logits, Linear::InputGradient::kWrite,
-                                           d_norm, TokenMap(gradients.tokens), stream));
+                            const HeadActivations& activations, const ParallelScratch& scratch,
+                            const Tensor& d_norm, const Tensor& d_input,
+                            const HeadTensors& gradients, Stream& stream) const {
+  const ColumnParallelLinear::Map map{TokenMap(parameters.tokens), activations.logits};
+  const ColumnParallelLinear::Map gradient{TokenMap(gradients.tokens), activations.logits};
+  TESSERA_RETURN_IF_ERROR(
+      ColumnParallelLinear::BackwardInput({&map, 1}, scratch.partial, d_norm, tp_, stream));
+  TESSERA_RETURN_IF_ERROR(ColumnParallelLinear::BackwardWeight(
+      activations.norm.output, {&gradient, 1}, scratch.gathered, tp_, stream));
   return norm_.Backward(input, parameters.norm, activations.norm, d_norm, Tensor(), d_input,
                         gradients.norm, stream);
 }

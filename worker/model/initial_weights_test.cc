@@ -9,7 +9,11 @@ namespace tessera {
 namespace {
 
 ParameterSpec Spec(const char* name) {
-  return {name, Shape{100000}, Initializer::kNormal, 0.02, true};
+  ParameterSpec spec;
+  spec.name = name;
+  spec.shape = Shape{100000};
+  spec.standard_deviation = 0.02;
+  return spec;
 }
 
 std::vector<float> Fill(const char* name, uint64_t seed, int64_t begin, int64_t count) {

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Used by one thread. Tensors are whole parameters in the order and shapes of units(), fp32,
-// contiguous, on the stream's device.
+// Used by one thread. Tensors are this rank's parts of parameters in the order and local shapes of
+// units(), contiguous, on the stream's device.
 class ParameterStore {
  public:
   virtual ~ParameterStore() = default;

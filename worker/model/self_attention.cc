@@ -1,9 +1,13 @@
 #include "worker/model/self_attention.h"
 
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "kernels/rotary.h"
 #include "kernels/status_macros.h"
+#include "worker/tensor_parallel/column_parallel_linear.h"
+#include "worker/tensor_parallel/row_parallel_linear.h"
 
 namespace tessera {
 namespace {
@@ -37,34 +41,23 @@ AttentionTensors Split(const AttentionShape& shape, const AttentionTensors& tens
   return split;
 }
 
-absl::Status ProjectQkv(const AttentionShape& shape, const Tensor& input,
-                        const AttentionTensors& parameters, const Tensor& qkv, Stream& stream) {
-  if (!parameters.qkv.weight.is_null()) {
-    return Linear::Forward(input, parameters.qkv, Tensor(), qkv, stream);
-  }
-  const auto [q, k, v] = Unpack(shape, qkv);
-  TESSERA_RETURN_IF_ERROR(Linear::Forward(input, parameters.q, Tensor(), q, stream));
-  TESSERA_RETURN_IF_ERROR(Linear::Forward(input, parameters.k, Tensor(), k, stream));
-  return Linear::Forward(input, parameters.v, Tensor(), v, stream);
-}
+// The maps that enter attention, with the columns of qkv (or of its gradient) each writes or reads.
+struct EnteringMaps {
+  std::array<ColumnParallelLinear::Map, 3> maps;
+  size_t count;
 
-absl::Status ProjectQkvBackward(const AttentionShape& shape, const Tensor& input,
-                                const AttentionTensors& parameters, const Tensor& d_qkv,
-                                const Tensor& d_input, const AttentionTensors& gradients,
-                                Stream& stream) {
-  using InputGradient = Linear::InputGradient;
-  if (!parameters.qkv.weight.is_null()) {
-    return Linear::Backward(input, parameters.qkv, d_qkv, InputGradient::kWrite, d_input,
-                            gradients.qkv, stream);
+  EnteringMaps(const AttentionShape& shape, const AttentionTensors& tensors, const Tensor& qkv) {
+    if (!tensors.qkv.weight.is_null()) {
+      maps[0] = {tensors.qkv, qkv};
+      count = 1;
+      return;
+    }
+    const auto [q, k, v] = Unpack(shape, qkv);
+    maps = {{{tensors.q, q}, {tensors.k, k}, {tensors.v, v}}};
+    count = 3;
   }
-  const auto [d_q, d_k, d_v] = Unpack(shape, d_qkv);
-  TESSERA_RETURN_IF_ERROR(Linear::Backward(input, parameters.q, d_q, InputGradient::kWrite, d_input,
-                                           gradients.q, stream));
-  TESSERA_RETURN_IF_ERROR(Linear::Backward(input, parameters.k, d_k, InputGradient::kAdd, d_input,
-                                           gradients.k, stream));
-  return Linear::Backward(input, parameters.v, d_v, InputGradient::kAdd, d_input, gradients.v,
-                          stream);
-}
+  absl::Span<const ColumnParallelLinear::Map> span() const { return {maps.data(), count}; }
+};
 
 // q's and k's columns of qkv in place; nothing where positions are learned.
 absl::Status Rotate(const AttentionShape& shape, const Tensor& rotary_table, bool inverse,
@@ -87,14 +80,14 @@ RotaryOptions MakeRotaryOptions(const ModelConfig& config) {
 
 }  // namespace
 
-AttentionShape MakeAttentionShape(const ModelConfig& config, int64_t batch, int64_t time) {
+AttentionShape MakeAttentionShape(const ModelConfig& local, int64_t batch, int64_t time) {
   AttentionShape shape;
   shape.batch = batch;
   shape.time = time;
-  shape.heads = config.heads;
-  shape.kv_heads = config.num_kv_heads();
-  shape.head_size = config.head_size();
-  shape.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_size())));
+  shape.heads = local.heads;
+  shape.kv_heads = local.num_kv_heads();
+  shape.head_size = local.head_size();
+  shape.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(local.head_size())));
   return shape;
 }
 
@@ -107,97 +100,104 @@ AttentionActivations AttentionActivations::Create(const AttentionShape& shape,
                       "attention log-sum-exp")};
 }
 
-AttentionScratch AttentionScratch::Create(const ModelConfig& config, const AttentionShape& shape,
-                                          bool backward, ActivationBuffers& buffers) {
-  const int64_t rows = shape.batch * shape.time, q = QueryColumns(shape);
-  AttentionScratch scratch;
-  if (backward) {
-    scratch.d_qkv = buffers.New({rows, q + 2 * KeyColumns(shape)}, "attention d_qkv");
-    scratch.d_output = buffers.New({rows, q}, "attention d_output");
-  }
-  if (config.family == ModelFamily::kLlama) {
-    scratch.rotary_table = buffers.New(DType::kFloat32, {shape.time, shape.head_size},
-                                       "rotary table", MemoryCategory::kWorkspace);
-  }
-  scratch.workspace = buffers.New(
-      DType::kUInt8, {AttentionWorkspaceBytes(shape, buffers.device(), buffers.dtype())},
-      "attention workspace", MemoryCategory::kWorkspace);
-  return scratch;
-}
-
 absl::Status FillRotaryTable(const ModelConfig& config, int64_t first_position,
-                             const AttentionScratch& scratch, Stream& stream) {
+                             const Tensor& positions, const AttentionScratch& scratch,
+                             Stream& stream) {
   if (scratch.rotary_table.is_null()) return absl::OkStatus();
-  return RotaryTable(MakeRotaryOptions(config), first_position, Tensor(), scratch.rotary_table,
+  return RotaryTable(MakeRotaryOptions(config), first_position, positions, scratch.rotary_table,
                      stream);
 }
 
 absl::Status SelfAttention::Forward(const AttentionShape& shape, const Tensor& input,
                                     const AttentionTensors& parameters, const Tensor& residual,
                                     const AttentionActivations& activations,
-                                    const AttentionScratch& scratch, const Tensor& output,
-                                    Stream& stream) {
-  TESSERA_RETURN_IF_ERROR(ForwardHeads(shape, input, parameters, activations, scratch, stream));
-  return Linear::Forward(activations.output, parameters.projection, residual, output, stream);
+                                    const AttentionScratch& scratch,
+                                    const ParallelScratch& parallel, const Tensor& output,
+                                    const TensorParallel& tp, Stream& stream) {
+  TESSERA_RETURN_IF_ERROR(
+      ForwardHeads(shape, input, parameters, activations, scratch, parallel, tp, stream));
+  return RowParallelLinear::Forward(activations.output, parameters.projection, residual,
+                                    parallel.partial, output, tp, stream);
 }
 
 absl::Status SelfAttention::ForwardHeads(const AttentionShape& shape, const Tensor& input,
                                          const AttentionTensors& parameters,
                                          const AttentionActivations& activations,
-                                         const AttentionScratch& scratch, Stream& stream) {
-  TESSERA_RETURN_IF_ERROR(ProjectQkv(shape, input, parameters, activations.qkv, stream));
+                                         const AttentionScratch& scratch,
+                                         const ParallelScratch& parallel, const TensorParallel& tp,
+                                         Stream& stream) {
+  const EnteringMaps maps(shape, parameters, activations.qkv);
+  TESSERA_RETURN_IF_ERROR(
+      ColumnParallelLinear::Forward(input, maps.span(), parallel.gathered, tp, stream));
   TESSERA_RETURN_IF_ERROR(
       Rotate(shape, scratch.rotary_table, /*inverse=*/false, activations.qkv, stream));
   const auto [q, k, v] = Unpack(shape, activations.qkv);
-  return CausalAttentionForward(shape, q, k, v, activations.output, activations.log_sum_exp,
-                                scratch.workspace, stream);
+  return scratch.attention->Forward(q, k, v, activations.output, activations.log_sum_exp, stream);
 }
 
-absl::Status SelfAttention::Backward(const AttentionShape& shape, const Tensor& input,
-                                     const AttentionTensors& parameters,
-                                     const AttentionActivations& activations,
-                                     const Tensor& d_output, const AttentionScratch& scratch,
-                                     const Tensor& d_input, const AttentionTensors& gradients,
-                                     Stream& stream) {
-  TESSERA_RETURN_IF_ERROR(Linear::Backward(activations.output, parameters.projection, d_output,
-                                           Linear::InputGradient::kWrite, scratch.d_output,
-                                           gradients.projection, stream));
+absl::Status SelfAttention::BackwardInput(
+    const AttentionShape& shape, const AttentionTensors& parameters,
+    const AttentionActivations& activations, const Tensor& whole_d_output,
+    const AttentionScratch& scratch, const ParallelScratch& parallel, const Tensor& d_qkv,
+    const Tensor& d_input, const TensorParallel& tp, Stream& stream) {
+  TESSERA_RETURN_IF_ERROR(RowParallelLinear::BackwardInput(parameters.projection, whole_d_output,
+                                                           scratch.d_output, stream));
   const auto [q, k, v] = Unpack(shape, activations.qkv);
-  const auto [d_q, d_k, d_v] = Unpack(shape, scratch.d_qkv);
-  TESSERA_RETURN_IF_ERROR(CausalAttentionBackward(shape, q, k, v, activations.output,
-                                                  activations.log_sum_exp, scratch.d_output, d_q,
-                                                  d_k, d_v, scratch.workspace, stream));
-  TESSERA_RETURN_IF_ERROR(
-      Rotate(shape, scratch.rotary_table, /*inverse=*/true, scratch.d_qkv, stream));
-  return ProjectQkvBackward(shape, input, parameters, scratch.d_qkv, d_input, gradients, stream);
+  const auto [d_q, d_k, d_v] = Unpack(shape, d_qkv);
+  TESSERA_RETURN_IF_ERROR(scratch.attention->Backward(q, k, v, activations.output,
+                                                      activations.log_sum_exp, scratch.d_output,
+                                                      d_q, d_k, d_v, stream));
+  TESSERA_RETURN_IF_ERROR(Rotate(shape, scratch.rotary_table, /*inverse=*/true, d_qkv, stream));
+  const EnteringMaps maps(shape, parameters, d_qkv);
+  return ColumnParallelLinear::BackwardInput(maps.span(), parallel.partial, d_input, tp, stream);
+}
+
+absl::Status SelfAttention::BackwardWeight(const AttentionShape& shape, const Tensor& input,
+                                           const AttentionActivations& activations,
+                                           const Tensor& whole_d_output, const Tensor& d_qkv,
+                                           const ParallelScratch& parallel,
+                                           const AttentionTensors& gradients,
+                                           const TensorParallel& tp, Stream& stream) {
+  TESSERA_RETURN_IF_ERROR(RowParallelLinear::BackwardWeight(activations.output, whole_d_output,
+                                                            gradients.projection, stream));
+  const EnteringMaps maps(shape, gradients, d_qkv);
+  return ColumnParallelLinear::BackwardWeight(input, maps.span(), parallel.gathered, tp, stream);
 }
 
 absl::Status SelfAttention::Decode(const AttentionShape& shape, const Tensor& input,
                                    const AttentionTensors& parameters, const Tensor& residual,
                                    const AttentionActivations& activations,
-                                   const AttentionScratch& scratch, const AttentionCache& cache,
-                                   const Tensor& output, Stream& stream) {
-  const AttentionTensors maps = Split(shape, parameters);
+                                   const AttentionScratch& scratch, const ParallelScratch& parallel,
+                                   const CachedTokens& cached, const Tensor& output,
+                                   const TensorParallel& tp, Stream& stream) {
+  const AttentionTensors split = Split(shape, parameters);
   const int64_t columns = KeyColumns(shape);
   auto next_rows = [&](const Tensor& rows) {
     return rows.Reshape({rows.num_elements()})
-        .Slice(shape.past * columns, shape.time * columns)
+        .Slice(cached.length * columns, shape.time * columns)
         .Reshape({shape.time, columns});
   };
   const Tensor q = activations.qkv.Columns(0, QueryColumns(shape));
-  const Tensor k = next_rows(cache.k), v = next_rows(cache.v);
-  TESSERA_RETURN_IF_ERROR(Linear::Forward(input, maps.q, Tensor(), q, stream));
-  TESSERA_RETURN_IF_ERROR(Linear::Forward(input, maps.k, Tensor(), k, stream));
-  TESSERA_RETURN_IF_ERROR(Linear::Forward(input, maps.v, Tensor(), v, stream));
+  std::vector<ColumnParallelLinear::Map> maps = {{split.q, q}};
+  std::vector<Tensor> rotated = {q};
+  if (cached.owns_next) {
+    const Tensor k = next_rows(cached.cache.k);
+    maps.push_back({split.k, k});
+    maps.push_back({split.v, next_rows(cached.cache.v)});
+    rotated.push_back(k);
+  }
+  TESSERA_RETURN_IF_ERROR(
+      ColumnParallelLinear::Forward(input, maps, parallel.gathered, tp, stream));
   if (!scratch.rotary_table.is_null()) {
-    for (const Tensor& rotated : {q, k}) {
-      TESSERA_RETURN_IF_ERROR(Rotary(scratch.rotary_table, /*inverse=*/false, rotated, stream));
+    for (const Tensor& each : rotated) {
+      TESSERA_RETURN_IF_ERROR(Rotary(scratch.rotary_table, /*inverse=*/false, each, stream));
     }
   }
-  TESSERA_RETURN_IF_ERROR(CausalAttentionForward(shape, q, cache.k, cache.v, activations.output,
-                                                 activations.log_sum_exp, scratch.workspace,
-                                                 stream));
-  return Linear::Forward(activations.output, parameters.projection, residual, output, stream);
+  const int64_t keys = cached.length + (cached.owns_next ? shape.time : 0);
+  TESSERA_RETURN_IF_ERROR(scratch.cache->Forward(q, cached.cache.k, cached.cache.v, keys,
+                                                 cached.owns_next, activations.output, stream));
+  return RowParallelLinear::Forward(activations.output, parameters.projection, residual,
+                                    parallel.partial, output, tp, stream);
 }
 
 }  // namespace tessera

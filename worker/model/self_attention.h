@@ -1,18 +1,24 @@
 // Causal self-attention with its projections: multi-head or with grouped kv heads, with or without
 // rotary positions; of a micro-batch, or of one sequence that goes on where its cache ends.
 //
-// Legend: B sequences of T tokens, M = B*T, C channels; N query heads and G kv heads of H, so
-// Q = N*H and K = G*H columns.
+// Legend: B sequences of T tokens (this rank's part of each, with context parallelism), M = B*T
+// rows, R of them per rank in the norm regions; C channels; N query heads and G kv heads of H on
+// this rank, so Q = N*H and K = G*H columns.
 #ifndef TESSERA_WORKER_MODEL_SELF_ATTENTION_H_
 #define TESSERA_WORKER_MODEL_SELF_ATTENTION_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
+#include "worker/context_parallel/cache_attention.h"
+#include "worker/context_parallel/context_attention.h"
 #include "worker/model/activation_buffers.h"
-#include "worker/model/linear.h"
 #include "worker/model/model_config.h"
+#include "worker/model/parallel_scratch.h"
+#include "worker/tensor_parallel/linear.h"
+#include "worker/tensor_parallel/tensor_parallel.h"
 
 namespace tessera {
 
@@ -27,20 +33,17 @@ struct AttentionTensors {
 struct AttentionActivations {
   Tensor qkv;          // (M, Q + 2K), after the rotation
   Tensor output;       // (M, Q), heads side by side
-  Tensor log_sum_exp;  // (B, N, T)
+  Tensor log_sum_exp;  // B*N*T fp32
 
   static AttentionActivations Create(const AttentionShape& shape, ActivationBuffers& buffers);
 };
 
 // Scratch shared by all layers; its contents do not outlive a call, but for rotary_table's.
 struct AttentionScratch {
-  Tensor d_qkv;         // (M, Q + 2K); null where backward is not called
   Tensor d_output;      // (M, Q); null where backward is not called
   Tensor rotary_table;  // (T, H), see kernels/rotary.h; null where positions are learned
-  Tensor workspace;     // AttentionWorkspaceBytes
-
-  static AttentionScratch Create(const ModelConfig& config, const AttentionShape& shape,
-                                 bool backward, ActivationBuffers& buffers);
+  ContextAttention* attention = nullptr;  // null where only Decode is called
+  CacheAttention* cache = nullptr;        // for Decode; null where it is not called
 };
 
 // One layer's keys and values of a sequence.
@@ -48,40 +51,61 @@ struct AttentionCache {
   Tensor k, v;  // (P, K); rows up to the sequence's length are set
 };
 
-// The kernel's view of a micro-batch of `batch` sequences of `time` tokens.
-AttentionShape MakeAttentionShape(const ModelConfig& config, int64_t batch, int64_t time);
+// A layer's cache and how much of it is set, when the next T tokens come.
+struct CachedTokens {
+  AttentionCache cache;
+  int64_t length = 0;     // rows that are set on this rank
+  bool owns_next = true;  // the next tokens' keys and values stay here
+};
 
-// rotary_table = for positions first_position + t; nothing where it is null.
+// The kernel's view of `batch` sequences of `time` tokens. local: one rank's sizes.
+AttentionShape MakeAttentionShape(const ModelConfig& local, int64_t batch, int64_t time);
+
+// rotary_table = for the positions (T) int32, or first_position + t where null; nothing where the
+// table is null.
 absl::Status FillRotaryTable(const ModelConfig& config, int64_t first_position,
-                             const AttentionScratch& scratch, Stream& stream);
+                             const Tensor& positions, const AttentionScratch& scratch,
+                             Stream& stream);
 
 // Stateless; used by one thread.
 class SelfAttention {
  public:
-  // output (M, C) = residual (M, C) + attention(input (M, C)); activations.* =.
+  // output (R, C) = residual (R, C) + attention(input (R, C)); activations.* =.
   static absl::Status Forward(const AttentionShape& shape, const Tensor& input,
                               const AttentionTensors& parameters, const Tensor& residual,
                               const AttentionActivations& activations,
-                              const AttentionScratch& scratch, const Tensor& output,
-                              Stream& stream);
-  // activations.* = from input (M, C): what Backward needs, to the same bits as Forward.
+                              const AttentionScratch& scratch, const ParallelScratch& parallel,
+                              const Tensor& output, const TensorParallel& tp, Stream& stream);
+  // activations.* = from input (R, C): what backward needs, to the same bits as Forward.
   static absl::Status ForwardHeads(const AttentionShape& shape, const Tensor& input,
                                    const AttentionTensors& parameters,
                                    const AttentionActivations& activations,
-                                   const AttentionScratch& scratch, Stream& stream);
-  // d_input (M, C) = the attention branch's gradient from d_output (M, C); gradients.* +=.
-  static absl::Status Backward(const AttentionShape& shape, const Tensor& input,
-                               const AttentionTensors& parameters,
-                               const AttentionActivations& activations, const Tensor& d_output,
-                               const AttentionScratch& scratch, const Tensor& d_input,
-                               const AttentionTensors& gradients, Stream& stream);
-  // As Forward, for the T tokens of one sequence that follow the shape.past in the cache, whose
-  // next T rows are written; of activations, q's columns, output and log_sum_exp are.
+                                   const AttentionScratch& scratch, const ParallelScratch& parallel,
+                                   const TensorParallel& tp, Stream& stream);
+  // d_input (R, C) and d_qkv (M, Q + 2K) = the branch's gradients from whole_d_output (M, C), all
+  // rows of the output's.
+  static absl::Status BackwardInput(const AttentionShape& shape, const AttentionTensors& parameters,
+                                    const AttentionActivations& activations,
+                                    const Tensor& whole_d_output, const AttentionScratch& scratch,
+                                    const ParallelScratch& parallel, const Tensor& d_qkv,
+                                    const Tensor& d_input, const TensorParallel& tp,
+                                    Stream& stream);
+  // gradients.* += from input (R, C) and what BackwardInput wrote. whole_d_output may lie in
+  // parallel.gathered, which is written after it was read.
+  static absl::Status BackwardWeight(const AttentionShape& shape, const Tensor& input,
+                                     const AttentionActivations& activations,
+                                     const Tensor& whole_d_output, const Tensor& d_qkv,
+                                     const ParallelScratch& parallel,
+                                     const AttentionTensors& gradients, const TensorParallel& tp,
+                                     Stream& stream);
+  // As Forward, for the T tokens of one sequence (B = 1) that follow those in the cache; on the
+  // rank that owns them their rows are written. Of activations, qkv, output and log_sum_exp are.
   static absl::Status Decode(const AttentionShape& shape, const Tensor& input,
                              const AttentionTensors& parameters, const Tensor& residual,
                              const AttentionActivations& activations,
-                             const AttentionScratch& scratch, const AttentionCache& cache,
-                             const Tensor& output, Stream& stream);
+                             const AttentionScratch& scratch, const ParallelScratch& parallel,
+                             const CachedTokens& cached, const Tensor& output,
+                             const TensorParallel& tp, Stream& stream);
 };
 
 }  // namespace tessera

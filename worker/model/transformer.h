@@ -1,5 +1,5 @@
-// A decoder-only transformer (GPT-2 or Llama): explicit forward and backward, unit by unit, over a
-// ParameterStore.
+// A decoder-only transformer (GPT-2 or Llama), or a chunk of its layers as one rank holds them:
+// explicit forward and backward, unit by unit, over a ParameterStore.
 //
 // Legend: B sequences of T tokens, M = B*T, C channels, V token ids. Activations, weights and
 // gradients have the store's element types; statistics and losses are fp32.
@@ -13,110 +13,82 @@
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
-#include "worker/model/activation_buffers.h"
 #include "worker/model/embedding.h"
 #include "worker/model/head.h"
+#include "worker/model/kv_cache.h"
 #include "worker/model/model_config.h"
+#include "worker/model/model_part.h"
 #include "worker/model/parameter_store.h"
+#include "worker/model/transformer_activations.h"
 #include "worker/model/transformer_block.h"
+#include "worker/tensor_parallel/tensor_parallel.h"
 
 namespace tessera {
 
-// Which layers recompute what in backward.
-struct RecomputePlan {
-  Recompute what = Recompute::kNone;
-  int64_t first_layer = 0;
-  int64_t num_layers = 0;  // from first_layer on
-
-  Recompute of(int64_t layer) const {
-    const bool in_range = layer >= first_layer && layer < first_layer + num_layers;
-    return in_range ? what : Recompute::kNone;
-  }
-};
-
-struct ActivationOptions {
-  int64_t batch = 0;  // B
-  int64_t time = 0;   // T
-  // Whether Transformer::Backward will be called; if not, nothing is kept from layer to layer.
-  bool backward = false;
-  DType dtype = DType::kFloat32;  // the store's
-  RecomputePlan recompute;
-  int64_t cached = 0;  // capacity of the cache that Transformer::Decode will be called with
-};
-
-// Device memory of one micro-batch: inputs, what forward keeps, and backward's scratch. Move-only;
-// the device outlives it.
-struct TransformerActivations {
-  // RESOURCE_EXHAUSTED from the arena.
-  static absl::StatusOr<TransformerActivations> Create(const ModelConfig& config,
-                                                       const ActivationOptions& options,
-                                                       Device& device);
-
-  AttentionShape shape;
-  RecomputePlan recompute;
-  ActivationBuffers buffers;
-  Tensor ids;       // (B, T) int32, filled by the caller before Forward
-  Tensor targets;   // (M) int32, -1 carries no loss; filled by the caller before Loss
-  Tensor embedded;  // (M, C)
-  std::vector<BlockActivations> layers;
-  HeadActivations head;
-  BlockScratch scratch;
-  Tensor d_residual;  // (M, C); null without backward
-
- private:
-  TransformerActivations(const ActivationOptions& options, Device& device)
-      : recompute(options.recompute), buffers(device, options.dtype) {}
-  void AddLayers(const ModelConfig& config, bool backward);
-};
-
-// Keys and values of one sequence, for generating token by token. Move-only; the device outlives
-// it.
-struct KvCache {
-  // Room for `capacity` tokens. RESOURCE_EXHAUSTED from the arena.
-  static absl::StatusOr<KvCache> Create(const ModelConfig& config, int64_t capacity, DType dtype,
-                                        Device& device);
-
-  int64_t capacity = 0;
-  int64_t length = 0;  // tokens so far
-  std::vector<AttentionCache> layers;
-  ActivationBuffers buffers;
-};
-
-// Used by one thread. The store outlives the model.
+// Used by one thread. The store and tp's group outlive the model.
 class Transformer {
  public:
-  // REQUIRES: store.units() are Units(config).
+  // The whole model on one rank. REQUIRES: store.units() are Units(config).
   Transformer(const ModelConfig& config, ParameterStore& store);
+  // One chunk of this rank's. REQUIRES: store.units() are LocalUnits(config, part).
+  Transformer(const ModelConfig& config, const ModelPart& part, int chunk, ParameterStore& store,
+              const TensorParallel& tp);
+  Transformer(const Transformer&) = delete;
+  Transformer& operator=(const Transformer&) = delete;
 
-  const ModelConfig& config() const { return config_; }
-  // activations: everything up to the logits, from ids.
-  absl::Status Forward(TransformerActivations& activations, Stream& stream) const;
-  // head.losses =, from the logits and targets. With backward, ready for Backward: gradients are of
-  // the sum of losses times gradient_scale.
-  absl::Status Loss(TransformerActivations& activations, float gradient_scale, bool backward,
-                    Stream& stream) const;
-  // Adds (+=) to every gradient of the store and reports each unit ready, last unit first.
-  absl::Status Backward(TransformerActivations& activations, Stream& stream) const;
-  // As Forward for the T tokens of one sequence (B = 1) that follow those in the cache, which takes
-  // them up; logits only where asked for. REQUIRES: cache.length + T <= cache.capacity.
-  absl::Status Decode(TransformerActivations& activations, bool with_logits, KvCache& cache,
-                      Stream& stream) const;
+  const ModelConfig& config() const { return config_; }  // the whole model's
+  const ModelChunk& chunk() const { return chunk_; }
+  const TensorParallel& tp() const { return tp_; }
+  // activations.input and layers, from ids or from the input that the caller has filled.
+  absl::Status Forward(TransformerActivations& activations, TransformerScratch& scratch,
+                       Stream& stream) const;
+  // scratch.head's logits, after Forward. REQUIRES: the chunk has the head.
+  absl::Status ForwardHead(TransformerActivations& activations, TransformerScratch& scratch,
+                           Stream& stream) const;
+  // scratch.head's losses =, from logits and targets, after ForwardHead. With backward, ready for
+  // Backward: gradients are of the sum of losses times gradient_scale.
+  absl::Status Loss(TransformerActivations& activations, TransformerScratch& scratch,
+                    float gradient_scale, bool backward, Stream& stream) const;
+  // Adds (+=) to every gradient of the chunk and reports each unit ready, last unit first; with
+  // options.weights_apart without the layers' matrices and their biases. After Loss where the
+  // chunk has the head, with no other pass through the head between.
+  absl::Status Backward(TransformerActivations& activations, TransformerScratch& scratch,
+                        Stream& stream) const;
+  // The rest, after Backward. REQUIRES: options.weights_apart.
+  absl::Status BackwardWeight(TransformerActivations& activations, TransformerScratch& scratch,
+                              Stream& stream) const;
+  // As Forward for the T tokens of one sequence (B = 1) that follow those in the cache, of whose
+  // layers those from first_cached on are this chunk's. The caller advances the cache when all
+  // chunks are through. REQUIRES: room for them in the cache.
+  absl::Status Decode(TransformerActivations& activations, TransformerScratch& scratch,
+                      const KvCache& cache, int64_t first_cached, Stream& stream) const;
 
  private:
-  int head_unit() const { return static_cast<int>(config_.layers) + 1; }
-  // The head's weights or gradients; of the embedding unit, where tied, as well.
+  int LayerUnit(int layer) const { return units_.first_layer + layer; }
+  // Whether the head's matrix is the embedding unit's, here.
+  bool shares_embedding() const { return config_.tie_word_embeddings && units_.embedding >= 0; }
+  // The head's weights or gradients; of the embedding unit, where shared, as well.
   absl::StatusOr<HeadTensors> AcquireHead(Stream& stream) const;
   absl::Status ReleaseHead(Stream& stream) const;
   absl::StatusOr<HeadTensors> AcquireHeadGradients(Stream& stream) const;
-  // Embedding and layers; of the tokens after those in the cache where it is not null.
-  absl::Status ForwardLayers(TransformerActivations& activations, const KvCache* cache,
-                             Stream& stream) const;
-  absl::Status ForwardHead(TransformerActivations& activations, Stream& stream) const;
-  absl::Status BackwardHead(TransformerActivations& activations, Stream& stream) const;
-  absl::Status BackwardLayer(int layer, TransformerActivations& activations, Stream& stream) const;
+  absl::Status ForwardEmbedding(int64_t first_position, TransformerActivations& activations,
+                                TransformerScratch& scratch, Stream& stream) const;
+  // With a cache, of the tokens after those in it.
+  absl::Status ForwardLayers(TransformerActivations& activations, TransformerScratch& scratch,
+                             const KvCache* cache, int64_t first_cached, Stream& stream) const;
+  absl::Status BackwardHead(TransformerActivations& activations, TransformerScratch& scratch,
+                            Stream& stream) const;
+  absl::Status BackwardLayer(int layer, TransformerActivations& activations,
+                             TransformerScratch& scratch, Stream& stream) const;
+  absl::Status BackwardEmbedding(TransformerActivations& activations, TransformerScratch& scratch,
+                                 Stream& stream) const;
 
   const ModelConfig config_;
+  const ModelChunk chunk_;
+  const ChunkUnits units_;
   ParameterStore& store_;
+  const TensorParallel tp_;
+  const Embedding embedding_;
   const TransformerBlock block_;
   const Head head_;
 };

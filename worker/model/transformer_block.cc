@@ -47,84 +47,127 @@ BlockTensors BlockTensors::FromUnit(const ModelConfig& config, absl::Span<const 
                                               : FromGpt2Unit(unit);
 }
 
-BlockActivations BlockActivations::CreateInner(const ModelConfig& config,
-                                               const AttentionShape& shape,
+BlockActivations BlockActivations::CreateInner(const ModelConfig& local,
+                                               const AttentionShape& shape, int64_t shard_rows,
                                                ActivationBuffers& buffers) {
-  const int64_t rows = shape.batch * shape.time;
   BlockActivations activations;
-  activations.norm_1 = NormActivations::Create(config, rows, buffers);
-  activations.middle = buffers.New({rows, config.hidden_size}, "residual after attention");
-  activations.norm_2 = NormActivations::Create(config, rows, buffers);
-  activations.mlp = MlpActivations::Create(config, rows, buffers);
+  activations.norm_1 = NormActivations::Create(local, shard_rows, buffers);
+  activations.middle = buffers.New({shard_rows, local.hidden_size}, "residual after attention");
+  activations.norm_2 = NormActivations::Create(local, shard_rows, buffers);
+  activations.mlp = MlpActivations::Create(local, shape.batch * shape.time, buffers);
   return activations;
 }
 
-BlockScratch BlockScratch::Create(const ModelConfig& config, const AttentionShape& shape,
-                                  bool backward, ActivationBuffers& buffers) {
+BlockGradients BlockGradients::Create(const ModelConfig& local, const AttentionShape& shape,
+                                      int64_t shard_rows, bool is_kept,
+                                      ActivationBuffers& buffers) {
   const int64_t rows = shape.batch * shape.time;
-  BlockScratch scratch;
-  scratch.attention = AttentionScratch::Create(config, shape, backward, buffers);
-  scratch.mlp = MlpScratch::Create(config, rows, backward, buffers);
-  if (backward) scratch.d_branch = buffers.New({rows, config.hidden_size}, "d_branch");
-  return scratch;
+  const int64_t columns = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  BlockGradients gradients;
+  gradients.d_qkv = buffers.New({rows, columns}, "attention d_qkv");
+  gradients.mlp = MlpGradients::Create(local, rows, buffers);
+  if (!is_kept) return gradients;
+  gradients.d_middle = buffers.New({shard_rows, local.hidden_size}, "d_middle");
+  gradients.d_output = buffers.New({shard_rows, local.hidden_size}, "d_output");
+  return gradients;
 }
 
-absl::Status TransformerBlock::Forward(const AttentionShape& shape, const Tensor& input,
+absl::Status TransformerBlock::Forward(const BlockContext& context, const Tensor& input,
                                        const BlockTensors& parameters,
                                        const BlockActivations& activations,
-                                       const BlockScratch& scratch, const AttentionCache* cache,
-                                       Stream& stream) const {
+                                       const CachedTokens* cached, Stream& stream) const {
+  const BlockScratch& scratch = context.scratch;
   TESSERA_RETURN_IF_ERROR(norm_.Forward(input, parameters.norm_1, activations.norm_1, stream));
-  if (cache != nullptr) {
-    TESSERA_RETURN_IF_ERROR(SelfAttention::Decode(
-        shape, activations.norm_1.output, parameters.attention, input, activations.attention,
-        scratch.attention, *cache, activations.middle, stream));
+  if (cached != nullptr) {
+    TESSERA_RETURN_IF_ERROR(
+        SelfAttention::Decode(context.shape, activations.norm_1.output, parameters.attention, input,
+                              activations.attention, scratch.attention, scratch.parallel, *cached,
+                              activations.middle, context.tp, stream));
   } else {
-    TESSERA_RETURN_IF_ERROR(SelfAttention::Forward(
-        shape, activations.norm_1.output, parameters.attention, input, activations.attention,
-        scratch.attention, activations.middle, stream));
+    TESSERA_RETURN_IF_ERROR(
+        SelfAttention::Forward(context.shape, activations.norm_1.output, parameters.attention,
+                               input, activations.attention, scratch.attention, scratch.parallel,
+                               activations.middle, context.tp, stream));
   }
   TESSERA_RETURN_IF_ERROR(
       norm_.Forward(activations.middle, parameters.norm_2, activations.norm_2, stream));
   return Mlp::Forward(activations.norm_2.output, parameters.mlp, activations.middle,
-                      activations.mlp, activations.output, stream);
+                      activations.mlp, scratch.parallel, activations.output, context.tp, stream);
 }
 
-absl::Status TransformerBlock::Restore(Recompute what, const AttentionShape& shape,
+absl::Status TransformerBlock::Restore(Recompute what, const BlockContext& context,
                                        const Tensor& input, const BlockTensors& parameters,
-                                       const BlockActivations& activations,
-                                       const BlockScratch& scratch, Stream& stream) const {
+                                       const BlockActivations& activations, Stream& stream) const {
   if (what == Recompute::kNone) return absl::OkStatus();
+  const BlockScratch& scratch = context.scratch;
   const Tensor& normalized = activations.norm_1.output;
   if (what == Recompute::kAttention) {
-    return SelfAttention::ForwardHeads(shape, normalized, parameters.attention,
-                                       activations.attention, scratch.attention, stream);
+    return SelfAttention::ForwardHeads(context.shape, normalized, parameters.attention,
+                                       activations.attention, scratch.attention, scratch.parallel,
+                                       context.tp, stream);
   }
   TESSERA_RETURN_IF_ERROR(norm_.Forward(input, parameters.norm_1, activations.norm_1, stream));
-  TESSERA_RETURN_IF_ERROR(SelfAttention::Forward(shape, normalized, parameters.attention, input,
-                                                 activations.attention, scratch.attention,
-                                                 activations.middle, stream));
+  TESSERA_RETURN_IF_ERROR(SelfAttention::Forward(
+      context.shape, normalized, parameters.attention, input, activations.attention,
+      scratch.attention, scratch.parallel, activations.middle, context.tp, stream));
   TESSERA_RETURN_IF_ERROR(
       norm_.Forward(activations.middle, parameters.norm_2, activations.norm_2, stream));
-  return Mlp::ForwardHidden(activations.norm_2.output, parameters.mlp, activations.mlp, stream);
+  return Mlp::ForwardHidden(activations.norm_2.output, parameters.mlp, activations.mlp,
+                            scratch.parallel, context.tp, stream);
 }
 
-absl::Status TransformerBlock::Backward(const AttentionShape& shape, const Tensor& input,
+absl::Status TransformerBlock::Backward(const BlockContext& context, const Tensor& input,
                                         const BlockTensors& parameters,
                                         const BlockActivations& activations,
-                                        const BlockScratch& scratch, const Tensor& d_residual,
+                                        const BlockGradients& d_activations,
+                                        const Tensor& d_residual, bool weights_at_once,
                                         const BlockTensors& gradients, Stream& stream) const {
-  TESSERA_RETURN_IF_ERROR(Mlp::Backward(activations.norm_2.output, parameters.mlp, activations.mlp,
-                                        d_residual, scratch.mlp, scratch.d_branch, gradients.mlp,
-                                        stream));
+  const auto& [shape, scratch, tp] = context;
+  auto keep = [&](const Tensor& kept) {
+    return weights_at_once ? absl::OkStatus() : stream.device().Copy(d_residual, kept, stream);
+  };
+  const Tensor& gathered = scratch.parallel.gathered;
+  TESSERA_RETURN_IF_ERROR(keep(d_activations.d_output));
+  TESSERA_ASSIGN_OR_RETURN(Tensor whole, tp.Gather(d_residual, gathered, stream));
+  TESSERA_RETURN_IF_ERROR(Mlp::BackwardInput(parameters.mlp, activations.mlp, whole,
+                                             d_activations.mlp, scratch.parallel, scratch.d_branch,
+                                             tp, stream));
+  if (weights_at_once) {
+    TESSERA_RETURN_IF_ERROR(Mlp::BackwardWeight(activations.norm_2.output, activations.mlp, whole,
+                                                d_activations.mlp, scratch.parallel, gradients.mlp,
+                                                tp, stream));
+  }
   TESSERA_RETURN_IF_ERROR(norm_.Backward(activations.middle, parameters.norm_2, activations.norm_2,
                                          scratch.d_branch, d_residual, d_residual, gradients.norm_2,
                                          stream));
-  TESSERA_RETURN_IF_ERROR(SelfAttention::Backward(
-      shape, activations.norm_1.output, parameters.attention, activations.attention, d_residual,
-      scratch.attention, scratch.d_branch, gradients.attention, stream));
+  TESSERA_RETURN_IF_ERROR(keep(d_activations.d_middle));
+  TESSERA_ASSIGN_OR_RETURN(whole, tp.Gather(d_residual, gathered, stream));
+  TESSERA_RETURN_IF_ERROR(SelfAttention::BackwardInput(
+      shape, parameters.attention, activations.attention, whole, scratch.attention,
+      scratch.parallel, d_activations.d_qkv, scratch.d_branch, tp, stream));
+  if (weights_at_once) {
+    TESSERA_RETURN_IF_ERROR(SelfAttention::BackwardWeight(
+        shape, activations.norm_1.output, activations.attention, whole, d_activations.d_qkv,
+        scratch.parallel, gradients.attention, tp, stream));
+  }
   return norm_.Backward(input, parameters.norm_1, activations.norm_1, scratch.d_branch, d_residual,
                         d_residual, gradients.norm_1, stream);
+}
+
+absl::Status TransformerBlock::BackwardWeight(const BlockContext& context,
+                                              const BlockActivations& activations,
+                                              const BlockGradients& d_activations,
+                                              const BlockTensors& gradients, Stream& stream) const {
+  const auto& [shape, scratch, tp] = context;
+  const Tensor& gathered = scratch.parallel.gathered;
+  TESSERA_ASSIGN_OR_RETURN(Tensor whole, tp.Gather(d_activations.d_output, gathered, stream));
+  TESSERA_RETURN_IF_ERROR(Mlp::BackwardWeight(activations.norm_2.output, activations.mlp, whole,
+                                              d_activations.mlp, scratch.parallel, gradients.mlp,
+                                              tp, stream));
+  TESSERA_ASSIGN_OR_RETURN(whole, tp.Gather(d_activations.d_middle, gathered, stream));
+  return SelfAttention::BackwardWeight(shape, activations.norm_1.output, activations.attention,
+                                       whole, d_activations.d_qkv, scratch.parallel,
+                                       gradients.attention, tp, stream);
 }
 
 }  // namespace tessera

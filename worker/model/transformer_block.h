@@ -1,6 +1,7 @@
 // One decoder layer, pre-norm: x + attention(norm_1(x)), then that + mlp(norm_2(that)).
 //
-// Legend: M = B*T rows (tokens), C channels, F intermediate channels.
+// Legend: M = B*T rows (tokens), R of them per rank in the norm regions (layout.h); C channels, F
+// intermediate channels of this rank.
 #ifndef TESSERA_WORKER_MODEL_TRANSFORMER_BLOCK_H_
 #define TESSERA_WORKER_MODEL_TRANSFORMER_BLOCK_H_
 
@@ -12,7 +13,9 @@
 #include "worker/model/mlp.h"
 #include "worker/model/model_config.h"
 #include "worker/model/norm.h"
+#include "worker/model/parallel_scratch.h"
 #include "worker/model/self_attention.h"
+#include "worker/tensor_parallel/tensor_parallel.h"
 
 namespace tessera {
 
@@ -31,24 +34,43 @@ struct BlockTensors {
 struct BlockActivations {
   NormActivations norm_1;
   AttentionActivations attention;
-  Tensor middle;  // (M, C), after the attention branch
+  Tensor middle;  // (R, C), after the attention branch
   NormActivations norm_2;
   MlpActivations mlp;
-  Tensor output;  // (M, C)
+  Tensor output;  // (R, C)
 
   // All but output and attention, which several layers may share.
-  static BlockActivations CreateInner(const ModelConfig& config, const AttentionShape& shape,
-                                      ActivationBuffers& buffers);
+  static BlockActivations CreateInner(const ModelConfig& local, const AttentionShape& shape,
+                                      int64_t shard_rows, ActivationBuffers& buffers);
+};
+
+// Gradients of activations, from which the weights' follow: of one layer and micro-batch where
+// these are computed later, else shared by all.
+struct BlockGradients {
+  Tensor d_qkv;  // (M, ...)
+  MlpGradients mlp;
+  // Of the outputs of the two branches (R, C); null where the weights' gradients are computed at
+  // once.
+  Tensor d_middle;
+  Tensor d_output;
+
+  static BlockGradients Create(const ModelConfig& local, const AttentionShape& shape,
+                               int64_t shard_rows, bool is_kept, ActivationBuffers& buffers);
 };
 
 // Shared by all layers; its contents do not outlive a call.
 struct BlockScratch {
   AttentionScratch attention;
-  MlpScratch mlp;
-  Tensor d_branch;  // (M, C); null where backward is not called
+  ParallelScratch parallel;
+  Tensor d_branch;           // (R, C); null where backward is not called
+  BlockGradients gradients;  // null where each layer has its own
+};
 
-  static BlockScratch Create(const ModelConfig& config, const AttentionShape& shape, bool backward,
-                             ActivationBuffers& buffers);
+// A block's parts of the mesh and its shared memory, together.
+struct BlockContext {
+  const AttentionShape& shape;
+  const BlockScratch& scratch;
+  const TensorParallel& tp;
 };
 
 // What is not kept from forward to backward and computed once more, to the same bits.
@@ -63,22 +85,26 @@ class TransformerBlock {
  public:
   explicit TransformerBlock(const ModelConfig& config) : norm_(config) {}
 
-  // activations.* = from input (M, C); the result is activations.output. With a cache, as
+  // activations.* = from input (R, C); the result is activations.output. With a cache, as
   // SelfAttention::Decode.
-  absl::Status Forward(const AttentionShape& shape, const Tensor& input,
+  absl::Status Forward(const BlockContext& context, const Tensor& input,
                        const BlockTensors& parameters, const BlockActivations& activations,
-                       const BlockScratch& scratch, const AttentionCache* cache,
+                       const CachedTokens* cached, Stream& stream) const;
+  // The part of activations that `what` names = as Forward left it, from input (R, C).
+  absl::Status Restore(Recompute what, const BlockContext& context, const Tensor& input,
+                       const BlockTensors& parameters, const BlockActivations& activations,
                        Stream& stream) const;
-  // The part of activations that `what` names = as Forward left it, from input (M, C).
-  absl::Status Restore(Recompute what, const AttentionShape& shape, const Tensor& input,
-                       const BlockTensors& parameters, const BlockActivations& activations,
-                       const BlockScratch& scratch, Stream& stream) const;
-  // d_residual (M, C): on entry the gradient of activations.output, on return (=) that of input.
-  // gradients.* +=.
-  absl::Status Backward(const AttentionShape& shape, const Tensor& input,
+  // d_residual (R, C): on entry the gradient of activations.output, on return (=) that of input.
+  // gradients.* +=: with weights at once all of them; else the norms' alone, and d_activations.*
+  // keep what BackwardWeight needs.
+  absl::Status Backward(const BlockContext& context, const Tensor& input,
                         const BlockTensors& parameters, const BlockActivations& activations,
-                        const BlockScratch& scratch, const Tensor& d_residual,
-                        const BlockTensors& gradients, Stream& stream) const;
+                        const BlockGradients& d_activations, const Tensor& d_residual,
+                        bool weights_at_once, const BlockTensors& gradients, Stream& stream) const;
+  // gradients.* += of the matrices and their biases.
+  absl::Status BackwardWeight(const BlockContext& context, const BlockActivations& activations,
+                              const BlockGradients& d_activations, const BlockTensors& gradients,
+                              Stream& stream) const;
 
  private:
   const Norm norm_;

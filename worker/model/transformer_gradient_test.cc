@@ -131,8 +131,10 @@ struct Rig {
     options.backward = true;
     options.dtype = dtype;
     options.recompute = recompute;
-    activations = std::make_unique<TransformerActivations>(
-        *TransformerActivations::Create(config, options, *device));
+    scratch = std::make_unique<TransformerScratch>(*TransformerScratch::Create(
+        config, TensorParallelLayout(), true, options, *device, *stream));
+    activations = std::make_unique<TransformerActivations>(*TransformerActivations::Create(
+        config, TensorParallelLayout(), model.chunk(), options, *scratch, *device));
     std::mt19937 random(3);
     std::normal_distribution<double> normal;
     for (size_t u = 0; u < store.units_.size(); ++u) {
@@ -153,9 +155,10 @@ struct Rig {
   }
 
   absl::Status ForwardBackward() {
-    absl::Status status = model.Forward(*activations, *stream);
-    if (status.ok()) status = model.Loss(*activations, kScale, true, *stream);
-    if (status.ok()) status = model.Backward(*activations, *stream);
+    absl::Status status = model.Forward(*activations, *scratch, *stream);
+    if (status.ok()) status = model.ForwardHead(*activations, *scratch, *stream);
+    if (status.ok()) status = model.Loss(*activations, *scratch, kScale, true, *stream);
+    if (status.ok()) status = model.Backward(*activations, *scratch, *stream);
     return status;
   }
   std::vector<float> Get(const Tensor& tensor) {
@@ -195,6 +198,7 @@ struct Rig {
   std::unique_ptr<Stream> stream;
   PlainStore store;
   Transformer model;
+  std::unique_ptr<TransformerScratch> scratch;
   std::unique_ptr<TransformerActivations> activations;
   ReferenceWeights weights;
   const std::vector<int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6, 5, 10};
@@ -206,10 +210,11 @@ class TransformerGradient : public testing::TestWithParam<Case> {};
 // Each fp32 loss has passed about 10 sums of at most 16 terms a layer: 2e-6 of a loss of about 3.
 TEST_P(TransformerGradient, LossAgainstFp64) {
   Rig rig(GetParam().config, DType::kFloat32, DType::kFloat32);
-  ASSERT_TRUE(rig.model.Forward(*rig.activations, *rig.stream).ok());
-  ASSERT_TRUE(rig.model.Loss(*rig.activations, Rig::kScale, false, *rig.stream).ok());
+  ASSERT_TRUE(rig.model.Forward(*rig.activations, *rig.scratch, *rig.stream).ok());
+  ASSERT_TRUE(rig.model.ForwardHead(*rig.activations, *rig.scratch, *rig.stream).ok());
+  ASSERT_TRUE(rig.model.Loss(*rig.activations, *rig.scratch, Rig::kScale, false, *rig.stream).ok());
   double sum = 0;
-  for (const float loss : rig.Get(rig.activations->head.losses)) sum += Rig::kScale * loss;
+  for (const float loss : rig.Get(rig.scratch->head.losses)) sum += Rig::kScale * loss;
   EXPECT_NEAR(sum, rig.ReferenceLoss(), 1e-5);
   EXPECT_EQ(rig.store.held_, 0);
 }
@@ -303,7 +308,7 @@ TEST_P(TransformerGradient, RecomputationChangesNoBitAndSavesMemory) {
           RecomputePlan{Recompute::kFull, 1, 1}}) {
       Rig rig(GetParam().config, dtype, dtype, plan);
       ASSERT_TRUE(rig.ForwardBackward().ok());
-      EXPECT_EQ(rig.Get(rig.activations->head.losses), plain.Get(plain.activations->head.losses));
+      EXPECT_EQ(rig.Get(rig.scratch->head.losses), plain.Get(plain.scratch->head.losses));
       EXPECT_EQ(rig.Gradients(), gradients);
       // One layer that shares with nobody saves nothing.
       if (plan.num_layers > 1) {

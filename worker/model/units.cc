@@ -9,11 +9,13 @@ namespace tessera {
 namespace {
 
 ParameterSpec Matrix(std::string name, Shape shape, double standard_deviation) {
-  return {std::move(name), shape, Initializer::kNormal, standard_deviation, /*decays=*/true};
+  return {std::move(name),   shape, Initializer::kNormal, standard_deviation, true,
+          WholeSlice(shape), shape};
 }
 
 ParameterSpec Vector(std::string name, int64_t size, Initializer initializer) {
-  return {std::move(name), Shape{size}, initializer, 0, /*decays=*/false};
+  const Shape shape{size};
+  return {std::move(name), shape, initializer, 0, false, WholeSlice(shape), shape};
 }
 
 }  // namespace

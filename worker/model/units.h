@@ -8,10 +8,19 @@
 
 #include "kernels/tensor.h"
 #include "worker/model/model_config.h"
+#include "worker/tensor_parallel/parameter_slice.h"
 
 namespace tessera {
 
 enum class Initializer : uint8_t { kNormal, kZeros, kOnes };
+
+// What the gradient of a parameter that a tp rank computes is.
+enum class TpGradient : uint8_t {
+  kOwn,             // of what this rank alone holds
+  kReplicated,      // of what all ranks hold, and the same on all
+  kPartial,         // of what all ranks hold; the gradient is the sum over them
+  kReplicaPartial,  // of kv heads that some ranks hold; the gradient is the sum over those
+};
 
 struct ParameterSpec {
   std::string name;  // Hugging Face's; of GPT-2 without "transformer."
@@ -19,6 +28,12 @@ struct ParameterSpec {
   Initializer initializer = Initializer::kNormal;
   double standard_deviation = 0;  // of kNormal
   bool decays = false;            // weight decay: matrices and embeddings, not biases and norms
+  // What one rank of a mesh holds (model_part.h); in Units all of it.
+  ParameterSlice slice;
+  Shape local_shape;
+  TpGradient tp_gradient = TpGradient::kOwn;
+  bool is_counted = true;     // in the global norm: every element on exactly one rank
+  bool is_tied_copy = false;  // the head's copy of a token embedding that another rank holds
 };
 
 struct UnitSpec {

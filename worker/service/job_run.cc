@@ -3,14 +3,19 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plan/timeline_svg.h"
+#include "plan/trace_events.h"
 #include "proto/rpc/status.h"
 #include "worker/data/token_source.h"
 #include "worker/service/assignment.h"
 #include "worker/trainer/initial_weights_file.h"
+#include "worker/trainer/training_config.h"
 
 namespace tessera {
 
@@ -75,10 +80,12 @@ absl::Status JobRun::Execute(v1::JobEnded& ended) {
   absl::StatusOr<std::unique_ptr<Trainer>> trainer;
   {
     const SetupGateClosure closure(*context_.gate);
-    trainer = Trainer::Create(assignment_.spec(), assignment_.coordinates(), groups, *data,
-                              weights->get(), *context_.device);
+    const v1::TrainingJobSpec& spec = assignment_.spec();
+    trainer =
+        Trainer::Create(spec.has_verification() ? VerifiedSpec(spec) : spec,
+                        assignment_.coordinates(), groups, *data, weights->get(), *context_.device);
   }
-  if (!trainer.ok()) return trainer.status();
+  if (!trainer.ok()) return AbortGroups(trainer.status());
   weights->reset();  // its files need not stay mapped
 
   v1::WorkerMessage formed;
@@ -95,16 +102,18 @@ absl::Status JobRun::Execute(v1::JobEnded& ended) {
   }
   Report(std::move(formed));
 
-  trainer_ = trainer->get();
   status = (*trainer)->Run(*this);
-  if (status.ok() && is_first) status = Finish(**trainer, ended);
+  if (status.ok()) {
+    status = assignment_.spec().has_verification() ? Verify(*std::move(trainer), *data, ended)
+                                                   : Finish(**trainer, ended);
+  }
   ServeWeights(0, nullptr);
-  return status;
+  return status.ok() ? status : AbortGroups(status);
 }
 
 absl::Status JobRun::Finish(Trainer& trainer, v1::JobEnded& ended) {
   if (assignment_.spec().has_export_()) {
-    absl::Status status = trainer.Export(ExportFolder());
+    absl::Status status = trainer.ShareWeights([&] { return trainer.Export(ExportFolder()); });
     if (!status.ok()) return status;
   }
   if (assignment_.spec().has_sample()) {
@@ -112,18 +121,105 @@ absl::Status JobRun::Finish(Trainer& trainer, v1::JobEnded& ended) {
     if (!text.ok()) return text.status();
     ended.set_sample(*text);
   }
-  // A job whose weights cannot be kept has been trained all the same.
-  *ended.mutable_weights_kept() =
-      ToProto(context_.kept_weights->Keep(assignment_.job_uid(), [&](const std::string& folder) {
-        return trainer.ExportAs(folder, trainer.dtype());
-      }));
+  return trainer.ShareWeights([&] {
+    // A job whose weights cannot be kept has been trained all the same.
+    *ended.mutable_weights_kept() =
+        ToProto(context_.kept_weights->Keep(assignment_.job_uid(), [&](const std::string& folder) {
+          return trainer.ExportAs(folder, trainer.dtype());
+        }));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status JobRun::Verify(std::unique_ptr<Trainer> trainer, const JobData& data,
+                            v1::JobEnded& ended) {
+  TrainingRecord layout;
+  layout.steps.swap(verified_steps_);
+  absl::Status status = trainer->ShareWeights([&] {
+    absl::StatusOr<std::vector<TrainingRecord::Parameter>> parameters = ReadParameters(*trainer);
+    if (parameters.ok()) layout.parameters = *std::move(parameters);
+    return parameters.status();
+  });
+  trainer.reset();  // its memory is needed
+  if (!status.ok() || assignment_.coordinates().global_rank() != 0) return status;
+
+  absl::StatusOr<TrainingRecord> one = TrainOnOneRank(data);
+  if (!one.ok()) return one.status();
+  const v1::TrainingJobSpec& spec = assignment_.spec();
+  *ended.mutable_verification() =
+      CompareTraining(ToleranceOf(DTypeOf(spec.precision()), LongestSum(spec)), layout, *one);
   return absl::OkStatus();
 }
 
-void JobRun::OnStepBegin(int64_t step) {
-  ServeWeights(step - 1, trainer_);
-  step_ = step;
+absl::StatusOr<TrainingRecord> JobRun::TrainOnOneRank(const JobData& data) {
+  const v1::TrainingJobSpec spec = OneRankSpec(VerifiedSpec(assignment_.spec()));
+  absl::StatusOr<std::unique_ptr<WeightReader>> weights =
+      OpenInitialWeights(spec, context_.data_root);
+  if (!weights.ok()) return weights.status();
+  MeshGroups groups;
+  Communicator** const slots[] = {&groups.dp, &groups.cp, &groups.pp, &groups.tp, &groups.zero};
+  for (size_t i = 0; i < std::size(slots); ++i) {
+    GroupSpec alone;
+    alone.name = absl::StrCat("one_rank_", plan::GroupAxisName(plan::kGroupAxes[i]));
+    alone.job_uid = assignment_.job_uid();
+    alone.epoch = assignment_.epoch();
+    alone.members = {{0, context_.worker, context_.transport->address()}};
+    absl::StatusOr<Communicator*> joined = Join(alone);
+    if (!joined.ok()) return joined.status();
+    *slots[i] = *joined;
+  }
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer;
+  {
+    const SetupGateClosure closure(*context_.gate);
+    trainer = Trainer::Create(spec, v1::MeshCoordinates(), groups, data, weights->get(),
+                              *context_.device);
+  }
+  if (!trainer.ok()) {
+    return absl::Status(
+        trainer.status().code(),
+        absl::StrCat("the model on one rank, to compare with: ", trainer.status().message()));
+  }
+  is_reference_ = true;
+  const absl::Status status = (*trainer)->Run(*this);
+  if (!status.ok()) return status;
+  TrainingRecord record;
+  record.steps.swap(verified_steps_);
+  absl::StatusOr<std::vector<TrainingRecord::Parameter>> parameters = ReadParameters(**trainer);
+  if (!parameters.ok()) return parameters.status();
+  record.parameters = *std::move(parameters);
+  return record;
 }
+
+void JobRun::OnStepBegin(int64_t step) { step_ = step; }
+
+absl::Status JobRun::OnTimeline(const plan::Timeline& timeline) {
+  const std::string path =
+      absl::StrCat(context_.export_root, "/", assignment_.spec().trace().path());
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  for (const auto& [ending, text] : {std::pair{".json", plan::TraceEventsJson(timeline)},
+                                     std::pair{".svg", plan::TimelineSvg(timeline)}}) {
+    if (!text.ok()) return text.status();
+    std::ofstream file(path + ending, std::ios::binary | std::ios::trunc);
+    file << *text;
+    file.close();
+    if (!file) {
+      return absl::UnavailableError(
+          absl::StrCat("spec.trace.path: ", assignment_.spec().trace().path(), ending,
+                       ": cannot be written under the export "
+                       "root of ",
+                       context_.worker));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool JobRun::WantsWeights() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !weights_reads_.empty();
+}
+
+void JobRun::OnWeights(int64_t step, const Trainer& trainer) { ServeWeights(step, &trainer); }
 
 void JobRun::ServeWeights(int64_t step, const Trainer* trainer) {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -183,13 +279,25 @@ absl::Status JobRun::JoinGroups() {
   absl::StatusOr<GroupSpecs> specs = VerifyAssignment(assignment_, context_.worker);
   if (!specs.ok()) return specs.status();
   for (const GroupSpec& spec : *specs) {
-    absl::StatusOr<std::unique_ptr<Communicator>> joined = context_.transport->Join(spec);
-    if (!joined.ok()) return joined.status();
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!abort_reason_.ok()) return abort_reason_;
-    communicators_.push_back(*std::move(joined));
+    if (absl::Status status = Join(spec).status(); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Communicator*> JobRun::Join(const GroupSpec& spec) {
+  absl::StatusOr<std::unique_ptr<Communicator>> joined = context_.transport->Join(spec);
+  if (!joined.ok()) return joined.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!abort_reason_.ok()) return abort_reason_;
+  communicators_.push_back(*std::move(joined));
+  return communicators_.back().get();
+}
+
+absl::Status JobRun::AbortGroups(const absl::Status& error) {
+  const absl::Status reason =
+      absl::AbortedError(absl::StrCat(context_.worker, " failed: ", error.message()));
+  for (const auto& communicator : communicators_) communicator->Abort(reason);
+  return error;
 }
 
 void JobRun::Abort(const absl::Status& reason) {
@@ -232,6 +340,8 @@ absl::Status JobRun::CheckStop() {
 
 void JobRun::OnStep(const StepResult& result) {
   if (assignment_.coordinates().global_rank() != 0) return;
+  if (assignment_.spec().has_verification() && result.step > 0) verified_steps_.push_back(result);
+  if (is_reference_) return;  // those of the layout are told
   v1::WorkerMessage message;
   v1::StepReport& report = *message.mutable_step();
   report.set_job_uid(assignment_.job_uid());
@@ -245,6 +355,15 @@ void JobRun::OnStep(const StepResult& result) {
   report.set_skipped_steps(result.skipped_steps);
   if (result.loss_scale.has_value()) report.set_loss_scale(*result.loss_scale);
   if (result.validation_loss.has_value()) report.set_validation_loss(*result.validation_loss);
+  for (const TrafficLine& line : result.traffic) {
+    v1::GroupTraffic& traffic = *report.add_traffic();
+    traffic.set_axis(plan::GroupAxisName(line.axis));
+    traffic.set_kind(CollectiveKindName(line.kind));
+    traffic.set_calls(line.calls);
+    traffic.set_bytes(line.bytes);
+    traffic.set_predicted_calls(line.predicted_calls);
+    traffic.set_predicted_bytes(line.predicted_bytes);
+  }
   Report(std::move(message));
 }
 

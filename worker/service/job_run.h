@@ -18,9 +18,11 @@
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/attach.pb.h"
 #include "worker/comm/transport.h"
+#include "worker/data/token_source.h"
 #include "worker/service/kept_weights.h"
 #include "worker/service/setup_gate.h"
 #include "worker/trainer/trainer.h"
+#include "worker/trainer/verification.h"
 
 namespace tessera {
 
@@ -69,9 +71,18 @@ class JobRun : private TrainingObserver {
 
   void Run();
   absl::Status Execute(v1::JobEnded& ended);
-  // After training, on rank 0: what the spec asks for, and what is kept of the weights.
+  // After training: what the spec asks for, and what is kept of the weights, by rank 0; the others
+  // help.
   absl::Status Finish(Trainer& trainer, v1::JobEnded& ended);
+  // After the layout's steps, of a job with spec.verification: rank 0 repeats them on its own and
+  // compares.
+  absl::Status Verify(std::unique_ptr<Trainer> trainer, const JobData& data, v1::JobEnded& ended);
+  absl::StatusOr<TrainingRecord> TrainOnOneRank(const JobData& data);
+  absl::StatusOr<Communicator*> Join(const GroupSpec& spec);
   absl::Status JoinGroups();
+  // Tells the members of all groups why this rank ends: one that shares a group with this rank, but
+  // none with the rank that was lost first, can name that one nevertheless. Returns error.
+  absl::Status AbortGroups(const absl::Status& error);
   // Calls those that wait in ReadWeights; null: training has ended.
   void ServeWeights(int64_t step, const Trainer* trainer);
   // Of spec.export.
@@ -83,6 +94,9 @@ class JobRun : private TrainingObserver {
   absl::Status CheckStop() override;
   void OnStep(const StepResult& result) override;
   void OnStepBegin(int64_t step) override;
+  bool WantsWeights() override;
+  void OnWeights(int64_t step, const Trainer& trainer) override;
+  absl::Status OnTimeline(const plan::Timeline& timeline) override;
 
   const WorkerContext context_;
   const v1::RankAssignment assignment_;
@@ -93,7 +107,8 @@ class JobRun : private TrainingObserver {
   absl::Status abort_reason_;                                 // guarded by mutex_
   std::optional<v1::PendingCollective> pending_at_abort_;     // guarded by mutex_
   std::vector<std::unique_ptr<Communicator>> communicators_;  // grows under mutex_
-  const Trainer* trainer_ = nullptr;                          // of the run's thread; in training
+  std::vector<StepResult> verified_steps_;                    // of the run's thread
+  bool is_reference_ = false;                                 // of the run's thread
   std::condition_variable weights_changed_;
   std::deque<WeightsRead*> weights_reads_;  // guarded by mutex_
   bool training_ended_ = false;             // guarded by mutex_

@@ -68,6 +68,47 @@ TEST_F(JobRunnerTest, AbortEndsARunningJobWithItsReason) {
   EXPECT_EQ(EndOf("a"), absl::AbortedError("because"));
 }
 
+// The others of a group may share none with the rank that was lost first.
+TEST_F(JobRunnerTest, AFailedRankTellsAllItsGroupsWhy) {
+  const auto device = *CpuDevice::Create("cpu:1", 1 << 20);
+  const auto stream = *device->CreateStream();
+  const std::unique_ptr<Transport> transport = hub_.CreateTransport(*device);
+  v1::RankAssignment assignment = Assignment("split", 3);
+  const plan::MeshSize mesh{.dp = 2};
+  assignment.mutable_spec()->mutable_mesh()->set_dp(2);
+  assignment.clear_groups();
+  std::vector<GroupSpec> shared;  // dp, zero
+  for (plan::GroupAxis axis : plan::kGroupAxes) {
+    const plan::Group group = plan::GroupOf(mesh, 0, axis);
+    v1::GroupAssignment& part = *assignment.add_groups();
+    part.set_name(group.name);
+    GroupSpec spec;
+    spec.name = group.name;
+    spec.job_uid = "split";
+    spec.epoch = 1;
+    spec.group_rank = 1;
+    for (const int rank : group.members) {
+      v1::GroupMember& member = *part.add_members();
+      member.set_global_rank(rank);
+      member.set_worker(rank == 0 ? "workers/w0" : "workers/w1");
+      member.set_address((rank == 0 ? transport_ : transport)->address());
+      spec.members.push_back({rank, member.worker(), member.address()});
+    }
+    if (spec.members.size() == 2) shared.push_back(spec);
+  }
+  ASSERT_EQ(shared.size(), 2u);
+  runner_->HandleRun(assignment);
+  const auto dp = *transport->Join(shared[0]);
+  const auto zero = *transport->Join(shared[1]);
+  dp->Abort(absl::UnavailableError("workers/w2 is gone"));
+  EXPECT_EQ(EndOf("split").code(), absl::StatusCode::kUnavailable) << EndOf("split");
+  const absl::Status told = zero->Barrier(*stream);
+  EXPECT_EQ(told.code(), absl::StatusCode::kAborted) << told;
+  for (const char* part : {"workers/w0 failed: ", "in group dp", "workers/w2 is gone"}) {
+    EXPECT_NE(told.message().find(part), absl::string_view::npos) << told;
+  }
+}
+
 TEST_F(JobRunnerTest, AnAssignmentWhileBusyIsRefusedAndARepeatedOneIgnored) {
   runner_->HandleRun(Assignment("a", int64_t{1} << 40));
   Await(v1::WorkerMessage::kStep, "a");

@@ -29,9 +29,9 @@ double LossTotal::Mean() const {
   return static_cast<double>(fixed_point_) / kUnitsPerNat / static_cast<double>(valid_targets_);
 }
 
-absl::StatusOr<std::unique_ptr<LossReducer>> LossReducer::Create(Communicator& group,
+absl::StatusOr<std::unique_ptr<LossReducer>> LossReducer::Create(std::vector<Communicator*> groups,
                                                                  Device& device) {
-  std::unique_ptr<LossReducer> reducer(new LossReducer(group, device));
+  std::unique_ptr<LossReducer> reducer(new LossReducer(std::move(groups), device));
   TESSERA_ASSIGN_OR_RETURN(
       reducer->buffer_,
       device.Allocate(kMaxValues * sizeof(int64_t), MemoryCategory::kCommunication, "loss totals"));
@@ -57,7 +57,9 @@ absl::StatusOr<int64_t> LossReducer::Reduce(int64_t local, Stream& stream) {
 absl::Status LossReducer::ReduceValues(absl::Span<int64_t> values, Stream& stream) {
   const Tensor tensor = buffer_.View(DType::kInt64, {static_cast<int64_t>(values.size())});
   TESSERA_RETURN_IF_ERROR(device_.CopyIn(values.data(), tensor.size_bytes(), tensor, stream));
-  TESSERA_RETURN_IF_ERROR(group_.AllReduce(tensor, ReduceOp::kSum, stream));
+  for (Communicator* group : groups_) {
+    TESSERA_RETURN_IF_ERROR(group->AllReduce(tensor, ReduceOp::kSum, stream));
+  }
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(tensor, values.data(), tensor.size_bytes(), stream));
   return stream.Synchronize();
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,20 +34,23 @@ class LossTotal {
   int64_t not_finite_ = 0;  // sequences left out of fixed_point_
 };
 
-// Sums small integers over a group. Used by one thread; group and device outlive it.
+// Sums small integers over groups, one after the other. Used by one thread; groups and device
+// outlive it.
 class LossReducer {
  public:
-  static absl::StatusOr<std::unique_ptr<LossReducer>> Create(Communicator& group, Device& device);
+  static absl::StatusOr<std::unique_ptr<LossReducer>> Create(std::vector<Communicator*> groups,
+                                                             Device& device);
 
-  // The total over all ranks of the group, on every rank.
+  // The total over all ranks of the groups, on every rank.
   absl::StatusOr<LossTotal> Reduce(const LossTotal& local, Stream& stream);
   absl::StatusOr<int64_t> Reduce(int64_t local, Stream& stream);
 
  private:
-  LossReducer(Communicator& group, Device& device) : group_(group), device_(device) {}
+  LossReducer(std::vector<Communicator*> groups, Device& device)
+      : groups_(std::move(groups)), device_(device) {}
   absl::Status ReduceValues(absl::Span<int64_t> values, Stream& stream);
 
-  Communicator& group_;
+  const std::vector<Communicator*> groups_;
   Device& device_;
   DeviceBuffer buffer_;
 };

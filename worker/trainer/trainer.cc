@@ -1,8 +1,10 @@
 #include "worker/trainer/trainer.h"
 
+#include <tuple>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
-#include "worker/trainer/data_parallel_trainer.h"
+#include "worker/trainer/mesh_trainer.h"
 #include "worker/trainer/training_config.h"
 
 namespace tessera {
@@ -26,14 +28,25 @@ absl::Status CheckData(const TrainingConfig& config, const JobData& data) {
 }
 
 absl::Status CheckGroups(const TrainingConfig& config, const MeshGroups& groups) {
-  for (const Communicator* group : {groups.dp, groups.cp, groups.pp, groups.tp, groups.zero}) {
-    if (group == nullptr) return absl::InvalidArgumentError("groups: every axis must have one");
-  }
-  if (groups.zero->size() != config.dp_size || groups.zero->group_rank() != config.dp_rank) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("groups: zero group has ", groups.zero->size(), " members and this rank is ",
-                     groups.zero->group_rank(), "; spec.mesh.dp is ", config.dp_size,
-                     " and dp_rank ", config.dp_rank));
+  const std::tuple<plan::GroupAxis, const Communicator*> axes[] = {
+      {plan::GroupAxis::kDp, groups.dp},
+      {plan::GroupAxis::kCp, groups.cp},
+      {plan::GroupAxis::kPp, groups.pp},
+      {plan::GroupAxis::kTp, groups.tp},
+      {plan::GroupAxis::kZero, groups.zero}};
+  for (const auto& [axis, group] : axes) {
+    const char* name = plan::GroupAxisName(axis);
+    if (group == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("groups: ", name, " has none"));
+    }
+    const plan::Group expected = plan::GroupOf(config.mesh, config.at.global_rank, axis);
+    if (group->size() != static_cast<int>(expected.members.size()) ||
+        group->group_rank() != expected.group_rank) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("groups: ", name, " has ", group->size(), " members and this rank is ",
+                       group->group_rank(), "; by spec.mesh it is ", expected.group_rank, " of ",
+                       expected.members.size()));
+    }
   }
   return absl::OkStatus();
 }
@@ -46,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
   TESSERA_ASSIGN_OR_RETURN(const TrainingConfig config, MakeTrainingConfig(spec, coordinates));
   TESSERA_RETURN_IF_ERROR(CheckGroups(config, groups));
   TESSERA_RETURN_IF_ERROR(CheckData(config, data));
-  return DataParallelTrainer::Create(config, groups, data, weights, device);
+  return MeshTrainer::Create(config, groups, data, weights, device);
 }
 
 }  // namespace tessera

@@ -3,6 +3,8 @@
 #define TESSERA_WORKER_TRAINER_TRAINER_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
+#include "plan/mesh.h"
+#include "plan/timeline.h"
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
 #include "worker/checkpoint/weight_reader.h"
@@ -31,7 +35,19 @@ struct MeshGroups {
   Communicator* zero = nullptr;  // dp x cp
 };
 
-// A step, the same on every rank.
+// What a rank's communicator of one group counted in a step, and what was predicted for it
+// (plan/step_traffic.h).
+struct TrafficLine {
+  plan::GroupAxis axis = plan::GroupAxis::kDp;
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  int64_t predicted_calls = 0;
+  int64_t predicted_bytes = 0;
+  double wait_seconds = 0;  // spent in it, waiting for other ranks included
+};
+
+// A step, but for seconds and traffic the same on every rank.
 struct StepResult {
   int64_t step = 0;          // completed optimizer steps; 0: the evaluation before the first
   double loss = 0;           // nats per valid target of the global batch
@@ -42,6 +58,7 @@ struct StepResult {
   int64_t skipped_steps = 0;  // so far: the gradient was not finite, no weight has changed; fp16
   std::optional<double> loss_scale;  // with which the step was computed; fp16 only
   std::optional<double> validation_loss;
+  std::vector<TrafficLine> traffic;  // of this rank, evaluation excluded
 };
 
 // What one rank holds of one unit.
@@ -53,6 +70,8 @@ struct ShardInfo {
   int64_t size_bytes = 0;
 };
 
+class Trainer;
+
 // Called on the training thread.
 class TrainingObserver {
  public:
@@ -63,6 +82,14 @@ class TrainingObserver {
   virtual void OnStep(const StepResult& result) = 0;
   // Optimizer step in progress, from 1.
   virtual void OnStepBegin(int64_t step) = 0;
+  // Asked on global_rank 0 between two steps: whether OnWeights should be called.
+  virtual bool WantsWeights() { return false; }
+  // On global_rank 0, after `step` whole steps: the trainer's ReadElements works for all weights
+  // until it returns. Other ranks serve it meanwhile.
+  virtual void OnWeights(int64_t /*step*/, const Trainer& /*trainer*/) {}
+  // On global_rank 0, after the step that spec.trace names: how its pipeline ran. An error ends the
+  // run with it.
+  virtual absl::Status OnTimeline(const plan::Timeline& /*timeline*/) { return absl::OkStatus(); }
 };
 
 // Used by one thread. Holds all device memory of the rank; the destructor gives it back.
@@ -79,11 +106,14 @@ class Trainer {
 
   // All remaining steps. Errors of communicators and of the observer pass through.
   virtual absl::Status Run(TrainingObserver& observer) = 0;
-  // spec.sample from the current weights; empty where the spec asks for none. Collective only in
-  // the sense that every rank holds what it needs: rank 0 may call it alone.
+  // spec.sample from the current weights, on global_rank 0; empty elsewhere, and where the spec
+  // asks for none. All ranks call it.
   virtual absl::StatusOr<std::string> Sample(TrainingObserver& observer) = 0;
-  // Writes the weights as a Hugging Face directory, as spec.export asks. Errors of WriteHfFolder.
-  // Rank 0 calls it alone.
+  // All ranks call it: body runs on global_rank 0, where ReadElements and Export work for all
+  // weights until it returns, with its status; the other ranks serve it.
+  virtual absl::Status ShareWeights(const std::function<absl::Status()>& body) = 0;
+  // Inside ShareWeights: writes the weights as a Hugging Face directory, as spec.export asks.
+  // Errors of WriteHfFolder.
   virtual absl::Status Export(const std::string& folder) = 0;
   // The same in dtype, whatever the spec says.
   virtual absl::Status ExportAs(const std::string& folder, DType dtype) = 0;
@@ -91,19 +121,24 @@ class Trainer {
 
   virtual const ModelConfig& model() const = 0;
   virtual DType dtype() const = 0;  // of parameters
-  // Elements of a parameter from `begin` on, in fp32 (the master's). NOT_FOUND for a wrong name.
-  // REQUIRES: in range.
+  // Elements of a whole parameter from `begin` on, in fp32 (the master's). NOT_FOUND for a wrong
+  // name. REQUIRES: inside ShareWeights or OnWeights, or pp and tp are 1; in range.
   virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
                                     absl::Span<float> values) const = 0;
 
-  // For tests: parameter names in forward order (Hugging Face's, of GPT-2 without
+  // Names of the whole model's parameters in forward order (Hugging Face's, of GPT-2 without
   // "transformer."), and one parameter's values, fp32 (the master's), in the layout of
-  // docs/numerics.md.
+  // docs/numerics.md. REQUIRES as ReadElements.
   virtual std::vector<std::string> parameter_names() const = 0;
   virtual absl::StatusOr<std::vector<float>> ReadParameter(const std::string& name) const = 0;
-  // Replaces one parameter. INVALID_ARGUMENT for a wrong size, NOT_FOUND for a wrong name.
+  // The same of AdamW's running mean of its gradient (exp_avg).
+  virtual absl::StatusOr<std::vector<float>> ReadExpAvg(const std::string& name) const = 0;
+  // Replaces what this rank holds of one parameter, given whole; all ranks call it.
+  // INVALID_ARGUMENT for a wrong size, NOT_FOUND for a wrong name.
   virtual absl::Status WriteParameter(const std::string& name,
                                       const std::vector<float>& values) = 0;
+  // What this rank holds, fp32, by name; for comparing ranks that should hold the same.
+  virtual absl::StatusOr<std::map<std::string, std::vector<float>>> ReadOwnParameters() const = 0;
 };
 
 }  // namespace tessera

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "plan/layout_check.h"
+#include "plan/stage_partition.h"
 
 namespace tessera {
 namespace {
@@ -35,17 +37,18 @@ int64_t AxisSize(int32_t size) { return size == 0 ? 1 : size; }
 
 absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
   const v1::ModelSpec& model = spec.model();
+  const bool clips_before =
+      spec.optimizer().gradient_clipping() == v1::GRADIENT_CLIPPING_BEFORE_REDUCE;
   return FieldChecks()
       .Supported(model.dropout() == 0, "spec.model.dropout", model.dropout(), "0")
-      .Supported(AxisSize(spec.mesh().cp()) == 1, "spec.mesh.cp", spec.mesh().cp(), "1")
-      .Supported(AxisSize(spec.mesh().pp()) == 1, "spec.mesh.pp", spec.mesh().pp(), "1")
-      .Supported(AxisSize(spec.mesh().tp()) == 1, "spec.mesh.tp", spec.mesh().tp(), "1")
       .Supported(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0")
-      .Supported(!spec.sequence_parallel(), "spec.sequence_parallel", "true", "false")
+      .Supported(!clips_before || AxisSize(spec.mesh().cp()) == 1,
+                 "spec.optimizer.gradient_clipping", "before_reduce",
+                 "after_reduce where spec.mesh.cp is above 1")
       .status();
 }
 
-absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinates& coordinates) {
+absl::Status CheckSizes(const v1::TrainingJobSpec& spec) {
   const v1::ModelSpec& model = spec.model();
   const int64_t micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
   const int64_t dp = AxisSize(spec.mesh().dp());
@@ -90,9 +93,87 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec, const v1::MeshCoordinat
                  spec.batch().global_batch_size() % (dp * micro_batches) == 0,
              "spec.batch.global_batch_size", spec.batch().global_batch_size(),
              "a multiple of spec.mesh.dp * spec.batch.micro_batches")
-      .Valid(coordinates.dp_rank() >= 0 && coordinates.dp_rank() < dp, "coordinates.dp_rank",
-             coordinates.dp_rank(), "inside spec.mesh.dp")
       .status();
+}
+
+plan::PipelineSchedule ScheduleOf(v1::PipelineSchedule schedule) {
+  switch (schedule) {
+    case v1::PIPELINE_SCHEDULE_NAIVE:
+      return plan::PipelineSchedule::kNaive;
+    case v1::PIPELINE_SCHEDULE_GPIPE:
+      return plan::PipelineSchedule::kGpipe;
+    case v1::PIPELINE_SCHEDULE_INTERLEAVED_1F1B:
+      return plan::PipelineSchedule::kInterleaved1f1b;
+    case v1::PIPELINE_SCHEDULE_ZERO_BUBBLE_H1:
+      return plan::PipelineSchedule::kZeroBubbleH1;
+    default:
+      return plan::PipelineSchedule::k1f1b;
+  }
+}
+
+ContextParallelKind KindOf(v1::ContextParallelKind kind) {
+  switch (kind) {
+    case v1::CONTEXT_PARALLEL_KIND_ALL_GATHER:
+      return ContextParallelKind::kAllGather;
+    case v1::CONTEXT_PARALLEL_KIND_ULYSSES:
+      return ContextParallelKind::kUlysses;
+    default:
+      return ContextParallelKind::kRing;
+  }
+}
+
+// Where this rank is in the mesh, and what it holds of the model.
+absl::Status SetLayout(const v1::TrainingJobSpec& spec, const v1::MeshCoordinates& coordinates,
+                       TrainingConfig& config) {
+  const v1::MeshSpec& mesh = spec.mesh();
+  config.mesh = {.dp = static_cast<int>(AxisSize(mesh.dp())),
+                 .cp = static_cast<int>(AxisSize(mesh.cp())),
+                 .pp = static_cast<int>(AxisSize(mesh.pp())),
+                 .tp = static_cast<int>(AxisSize(mesh.tp()))};
+  if (absl::Status status = plan::CheckMesh(config.mesh); !status.ok()) return status;
+  const int rank = coordinates.global_rank();
+  if (rank < 0 || rank >= config.mesh.world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("coordinates.global_rank: ", rank,
+                                                   ": inside spec.mesh (", config.mesh.world_size(),
+                                                   " ranks)"));
+  }
+  config.at = plan::CoordinatesOf(config.mesh, rank);
+  config.schedule.schedule = ScheduleOf(spec.pipeline_schedule());
+  config.schedule.stages = config.mesh.pp;
+  config.schedule.micro_batches = static_cast<int>(config.micro_batches);
+  const bool is_interleaved = config.schedule.schedule == plan::PipelineSchedule::kInterleaved1f1b;
+  config.schedule.chunks =
+      spec.has_pipeline_chunks() ? spec.pipeline_chunks() : (is_interleaved ? 2 : 1);
+  config.context_parallel = KindOf(spec.context_parallel());
+  config.check_replicated_gradients = spec.check_replicated_gradients();
+  config.trace_step = spec.trace().step();
+
+  plan::LayoutRequest request;
+  request.mesh = config.mesh;
+  request.layers = config.model.layers;
+  request.heads = config.model.heads;
+  request.kv_heads = config.model.num_kv_heads();
+  request.intermediate_size = config.model.intermediate_size;
+  request.sequence_length = config.sequence_length;
+  request.micro_batch_size = config.micro_batch_size();
+  request.sequence_parallel = spec.sequence_parallel();
+  request.is_ulysses = config.context_parallel == ContextParallelKind::kUlysses;
+  request.schedule = config.schedule;
+  request.chunk_layers.assign(spec.chunk_layers().begin(), spec.chunk_layers().end());
+  if (const std::optional<plan::LayoutFault> fault = plan::CheckLayout(request)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(fault->field, ": ", fault->value, ": ", fault->rule));
+  }
+  auto stages = plan::PartitionStages(static_cast<int>(config.model.layers), config.mesh.pp,
+                                      config.schedule.chunks, request.chunk_layers);
+  if (!stages.ok()) return stages.status();
+  for (const plan::StageChunk& chunk : (*stages)[config.at.pp_rank]) {
+    config.part.chunks.push_back(
+        {chunk.layers.first, chunk.layers.count, chunk.has_embedding, chunk.has_head});
+  }
+  config.part.tp = {config.mesh.tp, config.at.tp_rank, spec.sequence_parallel()};
+  config.part.splits_tied_embedding = config.model.tie_word_embeddings && config.mesh.pp > 1;
+  return absl::OkStatus();
 }
 
 void SetPrecision(const v1::TrainingJobSpec& spec, TrainingConfig& config) {
@@ -185,7 +266,7 @@ ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
 absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spec,
                                                   const v1::MeshCoordinates& coordinates) {
   if (absl::Status status = CheckSupported(spec); !status.ok()) return status;
-  if (absl::Status status = CheckSizes(spec, coordinates); !status.ok()) return status;
+  if (absl::Status status = CheckSizes(spec); !status.ok()) return status;
   TrainingConfig config;
   config.model = MakeModelConfig(spec.model());
   SetPrecision(spec, config);
@@ -199,8 +280,8 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
                                   spec.data().ignore_target_ids().end());
   config.global_batch_size = spec.batch().global_batch_size();
   config.micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
-  config.dp_size = AxisSize(spec.mesh().dp());
-  config.dp_rank = coordinates.dp_rank();
+  config.mesh.dp = static_cast<int>(AxisSize(spec.mesh().dp()));
+  if (absl::Status status = SetLayout(spec, coordinates, config); !status.ok()) return status;
   config.init_seed = spec.seeds().init();
   config.data_seed = spec.seeds().data();
   if (spec.has_evaluation()) {

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "plan/mesh.h"
+#include "plan/pipeline_schedule.h"
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
 #include "worker/model/model_config.h"
+#include "worker/model/model_part.h"
 #include "worker/model/transformer.h"
 #include "worker/trainer/learning_rate.h"
 #include "worker/trainer/loss_scaler.h"
@@ -34,6 +37,13 @@ struct ExportOptions {
 
 struct TrainingConfig {
   ModelConfig model;
+  plan::MeshSize mesh;
+  plan::Coordinates at;  // this rank
+  ModelPart part;        // what this rank holds of the model
+  plan::ScheduleOptions schedule;
+  ContextParallelKind context_parallel = ContextParallelKind::kRing;
+  bool check_replicated_gradients = false;
+  int64_t trace_step = 0;                      // 0: none
   DType dtype = DType::kFloat32;               // of parameters, activations and gradients
   DType gradient_dtype = DType::kFloat32;      // dtype or fp32
   std::optional<LossScaleOptions> loss_scale;  // fp16 only
@@ -45,8 +55,6 @@ struct TrainingConfig {
   std::vector<int32_t> ignore_target_ids;
   int64_t global_batch_size = 0;  // G
   int64_t micro_batches = 1;
-  int64_t dp_size = 1;
-  int64_t dp_rank = 0;
   std::string initial_weights;  // path under the data root; empty: random, from init_seed
   uint64_t init_seed = 0;
   uint64_t data_seed = 0;
@@ -55,9 +63,11 @@ struct TrainingConfig {
   std::optional<SampleOptions> sample;
   std::optional<ExportOptions> export_options;
 
-  // Sequences of one rank in one step, and in one of its micro-batches.
-  int64_t local_batch_size() const { return global_batch_size / dp_size; }
+  // Sequences of one rank in one step, and in one of its micro-batches; tokens of each on a rank.
+  int64_t local_batch_size() const { return global_batch_size / mesh.dp; }
   int64_t micro_batch_size() const { return local_batch_size() / micro_batches; }
+  int64_t local_sequence_length() const { return sequence_length / mesh.cp; }
+  bool is_split() const { return mesh.pp * mesh.tp > 1; }
 };
 
 // fp32 where unspecified.

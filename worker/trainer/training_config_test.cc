@@ -39,7 +39,7 @@ TEST(TrainingConfig, DefaultsAreThoseOfTheSpec) {
   EXPECT_DOUBLE_EQ(config->learning_rate.final, 1e-4);
   EXPECT_TRUE(config->learning_rate.cosine);
   EXPECT_EQ(config->micro_batches, 1);
-  EXPECT_EQ(config->dp_size, 1);
+  EXPECT_EQ(config->mesh.dp, 1);
   EXPECT_EQ(config->evaluate_every_steps, 0);
   EXPECT_FALSE(config->sample.has_value());
 }
@@ -108,16 +108,17 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Refusal{"Dropout", kUnimplemented,
                 "spec.model.dropout: 0.1: ", [](auto& s) { s.mutable_model()->set_dropout(0.1); }},
-        Refusal{"Cp", kUnimplemented,
-                "spec.mesh.cp: 2: ", [](auto& s) { s.mutable_mesh()->set_cp(2); }},
-        Refusal{"Pp", kUnimplemented,
-                "spec.mesh.pp: 2: ", [](auto& s) { s.mutable_mesh()->set_pp(2); }},
-        Refusal{"Tp", kUnimplemented,
-                "spec.mesh.tp: 2: ", [](auto& s) { s.mutable_mesh()->set_tp(2); }},
         Refusal{"Stage2", kUnimplemented, "spec.zero_stage: 2: not supported by this version (0)",
                 [](auto& s) { s.set_zero_stage(2); }},
-        Refusal{"SequenceParallel", kUnimplemented,
-                "spec.sequence_parallel: ", [](auto& s) { s.set_sequence_parallel(true); }},
+        Refusal{"TpDoesNotDivideHeads", kInvalid,
+                "spec.model.heads: ", [](auto& s) { s.mutable_mesh()->set_tp(16); }},
+        Refusal{"MoreStagesThanLayers", kInvalid,
+                "spec.model.layers: ", [](auto& s) { s.mutable_mesh()->set_pp(64); }},
+        Refusal{"ClipBeforeReduceWithCp", kUnimplemented, "spec.optimizer.gradient_clipping: ",
+                [](auto& s) {
+                  s.mutable_mesh()->set_cp(2);
+                  s.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
+                }},
         Refusal{"Heads", kInvalid,
                 "spec.model.heads: 3: ", [](auto& s) { s.mutable_model()->set_heads(3); }},
         Refusal{"NoHeads", kInvalid,

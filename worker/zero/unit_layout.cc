@@ -1,5 +1,7 @@
 #include "worker/zero/unit_layout.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -9,12 +11,18 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 
 }  // namespace
 
+bool UnitLayout::counts_all() const {
+  return std::all_of(slots.begin(), slots.end(),
+                     [](const ParameterSlot& slot) { return slot.is_counted; });
+}
+
 UnitLayout MakeUnitLayout(const UnitSpec& unit, int group_size) {
   UnitLayout layout;
   int64_t end = 0;
   for (const ParameterSpec& parameter : unit.parameters) {
-    layout.slots.push_back({end, parameter.shape.num_elements(), parameter.decays});
-    end = RoundUp(end + parameter.shape.num_elements(), UnitLayout::kAlignmentElements);
+    const int64_t size = parameter.local_shape.num_elements();
+    layout.slots.push_back({end, size, parameter.decays, parameter.is_counted});
+    end = RoundUp(end + size, UnitLayout::kAlignmentElements);
   }
   layout.size_elements = RoundUp(end, UnitLayout::kAlignmentElements * group_size);
   layout.shard_elements = layout.size_elements / group_size;

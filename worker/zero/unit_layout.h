@@ -14,6 +14,7 @@ struct ParameterSlot {
   int64_t offset_elements = 0;
   int64_t size_elements = 0;
   bool decays = false;
+  bool is_counted = true;  // in the global norm
 };
 
 struct UnitLayout {
@@ -23,6 +24,8 @@ struct UnitLayout {
   std::vector<ParameterSlot> slots;  // in the order of the unit's parameters, ascending
   int64_t size_elements = 0;         // group_size * shard_elements; padding is always 0
   int64_t shard_elements = 0;        // rank r owns [r, r + 1) * shard_elements
+
+  bool counts_all() const;
 };
 
 // Pure. REQUIRES: group_size >= 1.

@@ -25,13 +25,16 @@ int64_t StateStride(int64_t size) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
-    const ZeroOptimizerOptions& options, ZeroStore& store, Communicator& zero_group, Device& device,
+    const ZeroOptimizerOptions& options, ZeroStore& store, const ZeroGroups& groups, Device& device,
     Stream& stream) {
-  std::unique_ptr<ZeroOptimizer> optimizer(new ZeroOptimizer(options, store, zero_group, device));
+  std::unique_ptr<ZeroOptimizer> optimizer(new ZeroOptimizer(options, store, groups, device));
   for (int unit = 0; unit < optimizer->num_units(); ++unit) {
     TESSERA_RETURN_IF_ERROR(optimizer->AddUnit(unit, stream));
   }
-  optimizer->norms_.resize(optimizer->num_units() + 1);
+  size_t slots = 1;
+  for (int unit = 0; unit < optimizer->num_units(); ++unit)
+    slots += store.layout(unit).slots.size();
+  optimizer->norms_.resize(slots);
   TESSERA_ASSIGN_OR_RETURN(optimizer->norm_buffer_,
                            device.Allocate(optimizer->norms_.size() * sizeof(float),
                                            MemoryCategory::kWorkspace, "gradient norms"));
@@ -56,40 +59,75 @@ absl::Status ZeroOptimizer::AddUnit(int unit, Stream& stream) {
   return absl::OkStatus();
 }
 
-Tensor ZeroOptimizer::MasterOf(ParameterId id, int64_t begin, int64_t count) const {
+Tensor ZeroOptimizer::StateOf(ParameterState state, ParameterId id, int64_t begin,
+                              int64_t count) const {
   const ParameterSlot& slot = store_.layout(id.unit).slots[id.index];
-  return states_[id.unit].master.Slice(slot.offset_elements + begin, count);
+  const UnitState& unit = states_[id.unit];
+  const Tensor& flat = state == ParameterState::kMaster ? unit.master : unit.exp_avg;
+  return flat.Slice(slot.offset_elements + begin, count);
 }
 
-absl::Status ZeroOptimizer::Read(ParameterId id, int64_t begin, absl::Span<float> values,
-                                 Stream& stream) const {
-  return CopyOutFp32(MasterOf(id, begin, values.size()), values, stream);
+absl::Status ZeroOptimizer::Read(ParameterState state, ParameterId id, int64_t begin,
+                                 absl::Span<float> values, Stream& stream) const {
+  return CopyOutFp32(StateOf(state, id, begin, values.size()), values, stream);
 }
 
 absl::Status ZeroOptimizer::Write(ParameterId id, int64_t begin, absl::Span<const float> values,
                                   Stream& stream) {
-  TESSERA_RETURN_IF_ERROR(CopyInFp32(values, MasterOf(id, begin, values.size()), stream));
+  TESSERA_RETURN_IF_ERROR(
+      CopyInFp32(values, StateOf(ParameterState::kMaster, id, begin, values.size()), stream));
   return has_master() ? store_.Write(id, begin, values, stream) : absl::OkStatus();
 }
 
-template <typename TensorOf>
-absl::StatusOr<double> ZeroOptimizer::SquareSum(const TensorOf& tensor_of, Stream& stream) {
-  const Tensor sums = norm_buffer_.View(DType::kFloat32, {num_units()});
+absl::StatusOr<double> ZeroOptimizer::SquareSum(const std::function<Piece(int unit)>& piece_of,
+                                                Stream& stream) {
+  std::vector<Tensor> counted;
   for (int unit = 0; unit < num_units(); ++unit) {
-    TESSERA_RETURN_IF_ERROR(SquaredNorm(tensor_of(unit), sums.Slice(unit, 1), stream));
+    const Piece piece = piece_of(unit);
+    const Tensor& flat = store_.flat_gradients(unit);
+    if (store_.layout(unit).counts_all()) {
+      counted.push_back(flat.Slice(piece.begin, piece.count));
+      continue;
+    }
+    for (const ParameterSlot& slot : store_.layout(unit).slots) {
+      const int64_t begin = std::max(piece.begin, slot.offset_elements);
+      const int64_t end =
+          std::min(piece.begin + piece.count, slot.offset_elements + slot.size_elements);
+      if (slot.is_counted && begin < end) counted.push_back(flat.Slice(begin, end - begin));
+    }
+  }
+  const auto count = static_cast<int64_t>(counted.size());
+  const Tensor sums = norm_buffer_.View(DType::kFloat32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    TESSERA_RETURN_IF_ERROR(SquaredNorm(counted[i], sums.Slice(i, 1), stream));
   }
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(sums, norms_.data(), sums.size_bytes(), stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   double total = 0;
-  for (int unit = 0; unit < num_units(); ++unit) total += norms_[unit];
+  for (int64_t i = 0; i < count; ++i) total += norms_[i];
   return total;
+}
+
+absl::StatusOr<float> ZeroOptimizer::SumOver(Communicator& group, float value, Stream& stream) {
+  const Tensor total =
+      norm_buffer_.View(DType::kFloat32, {1}, norm_buffer_.size_bytes() - sizeof(float));
+  TESSERA_RETURN_IF_ERROR(device_.CopyIn(&value, sizeof(value), total, stream));
+  TESSERA_RETURN_IF_ERROR(group.AllReduce(total, ReduceOp::kSum, stream));
+  TESSERA_RETURN_IF_ERROR(device_.CopyOut(total, &value, sizeof(value), stream));
+  TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+  return value;
 }
 
 absl::Status ZeroOptimizer::ClipLocal(const StepInput& input, Stream& stream) {
   if (input.local_valid_targets == 0) return absl::OkStatus();  // contributes 0 as it is
-  TESSERA_ASSIGN_OR_RETURN(
-      const double squares,
-      SquareSum([&](int unit) { return store_.flat_gradients(unit); }, stream));
+  TESSERA_ASSIGN_OR_RETURN(double squares, SquareSum(
+                                               [&](int unit) {
+                                                 return Piece{0, store_.layout(unit).size_elements};
+                                               },
+                                               stream));
+  for (Communicator* group : model_groups_) {
+    TESSERA_ASSIGN_OR_RETURN(squares, SumOver(*group, static_cast<float>(squares), stream));
+  }
   // The gradients hold the global divisor; the rank's own mean has its own.
   const double norm = std::sqrt(squares) / input.loss_scale *
                       static_cast<double>(input.global_valid_targets) /
@@ -114,13 +152,18 @@ absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& strea
     TESSERA_RETURN_IF_ERROR(zero_group_.ReduceScatter(store_.flat_gradients(unit), shard(unit),
                                                       ReduceOp::kSum, stream));
   }
-  TESSERA_ASSIGN_OR_RETURN(const double shard_squares, SquareSum(shard, stream));
-  const Tensor total = norm_buffer_.View(DType::kFloat32, {1}, num_units() * sizeof(float));
-  float squares = static_cast<float>(shard_squares);
-  TESSERA_RETURN_IF_ERROR(device_.CopyIn(&squares, sizeof(squares), total, stream));
-  TESSERA_RETURN_IF_ERROR(zero_group_.AllReduce(total, ReduceOp::kSum, stream));
-  TESSERA_RETURN_IF_ERROR(device_.CopyOut(total, &squares, sizeof(squares), stream));
-  TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+  TESSERA_ASSIGN_OR_RETURN(const double shard_squares, SquareSum(
+                                                           [&](int unit) {
+                                                             const int64_t size =
+                                                                 store_.layout(unit).shard_elements;
+                                                             return Piece{rank * size, size};
+                                                           },
+                                                           stream));
+  TESSERA_ASSIGN_OR_RETURN(float squares,
+                           SumOver(zero_group_, static_cast<float>(shard_squares), stream));
+  for (Communicator* group : model_groups_) {
+    TESSERA_ASSIGN_OR_RETURN(squares, SumOver(*group, squares, stream));
+  }
   const double norm = std::sqrt(static_cast<double>(squares)) / input.loss_scale;
   if (!std::isfinite(norm)) return norm;
   // Stage 0 updates whole parameters, so it needs whole gradients.

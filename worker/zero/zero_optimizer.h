@@ -3,6 +3,7 @@
 #define TESSERA_WORKER_ZERO_ZERO_OPTIMIZER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,16 +24,29 @@ struct ZeroOptimizerOptions {
   bool clip_before_reduce = false;  // by each rank's norm instead of the global one
 };
 
+// What the optimizer holds of a parameter.
+enum class ParameterState : uint8_t {
+  kMaster,  // fp32 weights
+  kExpAvg,  // AdamW's running mean of gradients
+};
+
+struct ZeroGroups {
+  Communicator* zero = nullptr;
+  // The groups over which the model is split (pp, tp): the norm is summed over them. Groups of one
+  // are left out.
+  std::vector<Communicator*> model;
+};
+
 // Owns the moments and, where the store's parameters are not fp32, the fp32 master they are copies
-// of. Used by one thread; all ranks of the zero group call Step together. store,
-// group and device outlive it.
+// of. Used by one thread; all ranks of the groups call Step together. store,
+// groups and device outlive it.
 class ZeroOptimizer {
  public:
   // Moments of all units, 0, as is the master until Write. RESOURCE_EXHAUSTED from the arena;
   // nothing is held on failure.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(const ZeroOptimizerOptions& options,
                                                                ZeroStore& store,
-                                                               Communicator& zero_group,
+                                                               const ZeroGroups& groups,
                                                                Device& device, Stream& stream);
 
   struct StepInput {
@@ -48,13 +62,14 @@ class ZeroOptimizer {
   // communicator pass through.
   //
   // Orders of summation: a shard's squares unit by unit in fp64 over SquaredNorm's fp32; shards in
-  // rank order in fp32. Each is of the owner's shard alone, so that stages that hold no more than
+  // rank order in fp32, then the model's parts in rank order. Every element counts once, however
+  // many ranks hold it. Each is of the owner's shard alone, so that stages that hold no more than
   // the shard compute the same bits.
   absl::StatusOr<double> Step(const StepInput& input, Stream& stream);
 
-  // Elements of a parameter from `begin` on, in fp32: the master's, or the store's where there is
-  // no master. REQUIRES: in range.
-  absl::Status Read(ParameterId id, int64_t begin, absl::Span<float> values, Stream& stream) const;
+  // Elements of the local part of a parameter's state from `begin` on. REQUIRES: in range.
+  absl::Status Read(ParameterState state, ParameterId id, int64_t begin, absl::Span<float> values,
+                    Stream& stream) const;
   // Sets master and store.
   absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
   // Bytes held per parameter element: two moments, and the master where there is one.
@@ -67,25 +82,35 @@ class ZeroOptimizer {
     Tensor master;               // flat; the store's parameters where those are fp32
   };
 
-  ZeroOptimizer(const ZeroOptimizerOptions& options, ZeroStore& store, Communicator& zero_group,
+  ZeroOptimizer(const ZeroOptimizerOptions& options, ZeroStore& store, const ZeroGroups& groups,
                 Device& device)
-      : options_(options), store_(store), zero_group_(zero_group), device_(device) {}
+      : options_(options),
+        store_(store),
+        zero_group_(*groups.zero),
+        model_groups_(groups.model),
+        device_(device) {}
   int num_units() const { return static_cast<int>(store_.units().size()); }
   bool has_master() const { return store_.options().parameter_dtype != DType::kFloat32; }
   absl::Status AddUnit(int unit, Stream& stream);
-  Tensor MasterOf(ParameterId id, int64_t begin, int64_t count) const;
+  Tensor StateOf(ParameterState state, ParameterId id, int64_t begin, int64_t count) const;
   absl::Status ClipLocal(const StepInput& input, Stream& stream);
   absl::Status Update(const StepInput& input, double gradient_scale, Stream& stream);
-  // Sum of squares of tensor_of(unit) over all units.
-  template <typename TensorOf>
-  absl::StatusOr<double> SquareSum(const TensorOf& tensor_of, Stream& stream);
+  // What is counted of elements [begin, begin + count) of a unit's flat gradients.
+  struct Piece {
+    int64_t begin = 0, count = 0;
+  };
+  // Sum of squares of the counted gradients in piece_of(unit), over all units.
+  absl::StatusOr<double> SquareSum(const std::function<Piece(int unit)>& piece_of, Stream& stream);
+  // Sum over the ranks of a group.
+  absl::StatusOr<float> SumOver(Communicator& group, float value, Stream& stream);
 
   const ZeroOptimizerOptions options_;
   ZeroStore& store_;
   Communicator& zero_group_;
+  const std::vector<Communicator*> model_groups_;
   Device& device_;
   std::vector<UnitState> states_;
-  DeviceBuffer norm_buffer_;  // one fp32 per unit, and one for their sum
+  DeviceBuffer norm_buffer_;  // one fp32 per slot of any unit, and one for their sum
   std::vector<float> norms_;  // host copy
 };
 

@@ -14,8 +14,8 @@ std::vector<Tensor> MakeViews(const UnitSpec& spec, const UnitLayout& layout, co
   std::vector<Tensor> views;
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
-    views.push_back(
-        flat.Slice(slot.offset_elements, slot.size_elements).Reshape(spec.parameters[i].shape));
+    views.push_back(flat.Slice(slot.offset_elements, slot.size_elements)
+                        .Reshape(spec.parameters[i].local_shape));
   }
   return views;
 }

@@ -55,9 +55,15 @@ class ZeroStore : public ParameterStore {
   const Tensor& flat_parameters(int unit) const { return units_[unit].parameters; }
   const Tensor& flat_gradients(int unit) const { return units_[unit].gradients; }
 
+  // One parameter's gradient, in its local shape.
+  const Tensor& gradient(ParameterId id) const {
+    return units_[id.unit].gradient_tensors[id.index];
+  }
+
   // NOT_FOUND: no parameter of this name.
   absl::StatusOr<ParameterId> Find(const std::string& name) const;
-  // Elements of a parameter from `begin` on, set from fp32 values. REQUIRES: in range.
+  // Elements of the local part of a parameter from `begin` on, set from fp32 values. REQUIRES: in
+  // range.
   absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
 
  private:

@@ -1,18 +1,24 @@
-// Data-parallel trainer: every rank holds the whole model and a share of each batch.
-#ifndef TESSERA_WORKER_TRAINER_DATA_PARALLEL_TRAINER_H_
-#define TESSERA_WORKER_TRAINER_DATA_PARALLEL_TRAINER_H_
+// Trains one rank of a mesh: its chunks of the pipeline, its share of each layer, its part of each
+// sequence and its share of each batch. One rank alone is the mesh of one.
+#ifndef TESSERA_WORKER_TRAINER_MESH_TRAINER_H_
+#define TESSERA_WORKER_TRAINER_MESH_TRAINER_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "worker/data/sample_order.h"
-#include "worker/model/generator.h"
-#include "worker/model/transformer.h"
+#include "worker/pipeline_parallel/pipeline_runner.h"
+#include "worker/pipeline_parallel/transformer_stage.h"
+#include "worker/trainer/gradient_sync.h"
 #include "worker/trainer/host_batch.h"
 #include "worker/trainer/loss_scaler.h"
 #include "worker/trainer/loss_total.h"
+#include "worker/trainer/mesh_sampler.h"
+#include "worker/trainer/shared_weights.h"
+#include "worker/trainer/step_traffic_meter.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/training_config.h"
 #include "worker/zero/zero_optimizer.h"
@@ -21,7 +27,7 @@
 namespace tessera {
 
 // As Trainer.
-class DataParallelTrainer : public Trainer {
+class MeshTrainer : public Trainer {
  public:
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainingConfig& config,
                                                          const MeshGroups& groups,
@@ -31,6 +37,7 @@ class DataParallelTrainer : public Trainer {
 
   absl::Status Run(TrainingObserver& observer) override;
   absl::StatusOr<std::string> Sample(TrainingObserver& observer) override;
+  absl::Status ShareWeights(const std::function<absl::Status()>& body) override;
   absl::Status Export(const std::string& folder) override;
   absl::Status ExportAs(const std::string& folder, DType dtype) override;
   std::vector<ShardInfo> shards() const override;
@@ -40,45 +47,61 @@ class DataParallelTrainer : public Trainer {
                             absl::Span<float> values) const override;
   std::vector<std::string> parameter_names() const override;
   absl::StatusOr<std::vector<float>> ReadParameter(const std::string& name) const override;
+  absl::StatusOr<std::vector<float>> ReadExpAvg(const std::string& name) const override;
   absl::Status WriteParameter(const std::string& name, const std::vector<float>& values) override;
+  absl::StatusOr<std::map<std::string, std::vector<float>>> ReadOwnParameters() const override;
 
  private:
-  DataParallelTrainer(const TrainingConfig& config, const JobData& data, Device& device);
-  absl::Status Allocate(const MeshGroups& groups);
-  // Calls body(id, parameter, first element, values) for pieces of all parameters, forward order.
+  MeshTrainer(const TrainingConfig& config, const MeshGroups& groups, const JobData& data,
+              Device& device);
+  absl::Status Allocate();
+  absl::Status AllocateStage();
+  // Calls body(id, parameter, run, values) for pieces of what this rank holds, in forward order.
+  absl::StatusOr<std::vector<float>> ReadState(ParameterState state, const std::string& name) const;
   template <typename Body>
   absl::Status ForPieces(const Body& body);
   absl::Status FillInitialWeights(const WeightReader* weights);
 
   // One step, 1-based; everything of the result but validation_loss.
   absl::StatusOr<StepResult> Step(int64_t step, TrainingObserver& observer);
+  // Between two steps: global_rank 0 may want the weights.
+  absl::Status OfferWeights(int64_t step, TrainingObserver& observer);
+  // After the step that is traced: its actions from all stages to the first.
+  absl::Status ShareTimeline(int64_t step, TrainingObserver& observer);
   // Mean loss over the validation windows, the same on every rank.
   absl::StatusOr<double> Evaluate(TrainingObserver& observer);
   // This rank's samples of a step (counted from 1) into batch_.
   void LoadStep(int64_t step);
-  // Sequences [first, first + micro_batch_size) of batch, through loss and, for training, backward;
-  // their losses are added to total.
-  absl::Status RunMicroBatch(const HostBatch& batch, int64_t first, float gradient_scale,
-                             bool backward, LossTotal& total);
+  // Micro-batches of batch, whose losses are added to total.
+  MicroBatchIo IoOf(HostBatch& batch, LossTotal& total) const;
 
   const TrainingConfig config_;
+  const MeshGroups groups_;
   const JobData& data_;
   Device& device_;
   const SampleOrder order_;
+  const std::vector<int32_t> positions_;  // of this rank's tokens in a sequence
+  StepTrafficMeter traffic_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ZeroStore> store_;
   std::unique_ptr<ZeroOptimizer> optimizer_;
-  std::unique_ptr<Transformer> model_;
-  std::unique_ptr<TransformerActivations> activations_;
-  std::unique_ptr<Generator> sampler_;     // of rank 0, if the spec asks for a sample
-  std::unique_ptr<LossReducer> reducer_;   // over the zero group
+  std::unique_ptr<GradientSync> sync_;
+  std::unique_ptr<SharedWeights> shared_;
+  std::unique_ptr<TransformerStage> stage_;
+  std::unique_ptr<PipelineRunner> training_;
+  std::unique_ptr<PipelineRunner> evaluation_;
+  std::vector<plan::StageActions> actions_;  // of training, by pp_rank
+  std::vector<MeasuredAction> measured_;     // of the step that is traced
+  std::unique_ptr<MeshSampler> sampler_;   // if the spec asks for a sample and this rank takes part
+  std::unique_ptr<LossReducer> counts_;    // over dp: cp, pp and tp see the same sequences
+  std::unique_ptr<LossReducer> losses_;    // over zero and pp: the stage with the head has them
+  std::unique_ptr<LossReducer> wishes_;    // over all ranks
   HostBatch batch_;                        // this rank's sequences of a step
-  HostBatch evaluation_batch_;             // one micro-batch
-  std::vector<float> losses_;              // of one micro-batch
+  HostBatch evaluation_batch_;             // of one pass
   std::optional<LossScaler> loss_scaler_;  // fp16 only
   int64_t updates_ = 0;                    // steps that were not skipped
 };
 
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_TRAINER_DATA_PARALLEL_TRAINER_H_
+#endif  // TESSERA_WORKER_TRAINER_MESH_TRAINER_H_

@@ -1,4 +1,4 @@
-#include "worker/model/linear.h"
+#include "worker/tensor_parallel/linear.h"
 
 #include "kernels/matmul.h"
 #include "kernels/status_macros.h"
@@ -29,13 +29,16 @@ absl::Status Linear::Forward(const Tensor& input, const LinearTensors& parameter
   return Matmul(input, parameters.weight, output, options, stream);
 }
 
-absl::Status Linear::Backward(const Tensor& input, const LinearTensors& parameters,
-                              const Tensor& d_output, InputGradient mode, const Tensor& d_input,
-                              const LinearTensors& gradients, Stream& stream) {
-  MatmulOptions input_gradient;
-  input_gradient.transpose_b = parameters.layout == WeightLayout::kInOut;
-  input_gradient.accumulate = mode == InputGradient::kAdd;
-  TESSERA_RETURN_IF_ERROR(Matmul(d_output, parameters.weight, d_input, input_gradient, stream));
+absl::Status Linear::BackwardInput(const LinearTensors& parameters, const Tensor& d_output,
+                                   InputGradient mode, const Tensor& d_input, Stream& stream) {
+  MatmulOptions options;
+  options.transpose_b = parameters.layout == WeightLayout::kInOut;
+  options.accumulate = mode == InputGradient::kAdd;
+  return Matmul(d_output, parameters.weight, d_input, options, stream);
+}
+
+absl::Status Linear::BackwardWeight(const Tensor& input, const Tensor& d_output,
+                                    const LinearTensors& gradients, Stream& stream) {
   TESSERA_RETURN_IF_ERROR(AddWeightGradient(input, d_output, gradients, stream));
   if (gradients.bias.is_null()) return absl::OkStatus();
   return AddRowSum(d_output, gradients.bias, stream);

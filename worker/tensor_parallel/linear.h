@@ -1,9 +1,9 @@
-// Affine map y = x W (+ b).
+// Affine map y = x W (+ b) on one rank.
 //
 // Legend: M rows (tokens), I inputs, O outputs. Inputs, outputs and parameters have one element
 // type; gradients of parameters that or fp32.
-#ifndef TESSERA_WORKER_MODEL_LINEAR_H_
-#define TESSERA_WORKER_MODEL_LINEAR_H_
+#ifndef TESSERA_WORKER_TENSOR_PARALLEL_LINEAR_H_
+#define TESSERA_WORKER_TENSOR_PARALLEL_LINEAR_H_
 
 #include "absl/status/status.h"
 #include "kernels/device.h"
@@ -30,15 +30,15 @@ class Linear {
   // output (M, O) = input (M, I) W [+ b] [+ addend (M, O), null for none]
   static absl::Status Forward(const Tensor& input, const LinearTensors& parameters,
                               const Tensor& addend, const Tensor& output, Stream& stream);
-  // What Backward does to d_input.
+  // d_input (M, I) = or += d_output (M, O) W^T
   enum class InputGradient : uint8_t { kWrite, kAdd };
-  // d_input (M, I) = or += d_output W^T; gradients.weight += input^T d_output; gradients.bias +=
-  // row sum of d_output (M, O).
-  static absl::Status Backward(const Tensor& input, const LinearTensors& parameters,
-                               const Tensor& d_output, InputGradient mode, const Tensor& d_input,
-                               const LinearTensors& gradients, Stream& stream);
+  static absl::Status BackwardInput(const LinearTensors& parameters, const Tensor& d_output,
+                                    InputGradient mode, const Tensor& d_input, Stream& stream);
+  // gradients.weight += input^T d_output; gradients.bias += row sum of d_output (M, O).
+  static absl::Status BackwardWeight(const Tensor& input, const Tensor& d_output,
+                                     const LinearTensors& gradients, Stream& stream);
 };
 
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_MODEL_LINEAR_H_
+#endif  // TESSERA_WORKER_TENSOR_PARALLEL_LINEAR_H_

@@ -1,0 +1,26 @@
+// Where a test build plants an error that `tessera verify` must find. In every other build these do
+// nothing: weak definitions, which //worker/trainer:planted_error_from_env replaces at link time.
+#ifndef TESSERA_WORKER_TRAINER_PLANTED_ERROR_H_
+#define TESSERA_WORKER_TRAINER_PLANTED_ERROR_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/device.h"
+#include "plan/mesh.h"
+#include "worker/comm/communicator.h"
+#include "worker/zero/zero_store.h"
+
+namespace tessera {
+
+// The tp group that a model gets for `group`; lives as long as the process.
+Communicator& PlantInGroup(Communicator& group);
+// Positions of a cp_rank's tokens.
+void PlantInPositions(const plan::Coordinates& at, std::vector<int32_t>& positions);
+// Whole gradients of a step, before the optimizer.
+absl::Status PlantInGradients(const plan::Coordinates& at, ZeroStore& store, Stream& stream);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAINER_PLANTED_ERROR_H_
