@@ -29,6 +29,18 @@ struct CreateOptions {
   bool watch = false;
 };
 
+struct PlanOptions {
+  std::string file;
+  std::string timeline;  // where to draw the schedule, .svg or .json; empty: nowhere
+};
+
+struct VerifyOptions {
+  std::string file;
+  std::string name;  // id of the job; empty: the coordinator chooses
+  std::string request_id;
+  int32_t steps = 3;
+};
+
 struct GetOptions {
   std::string kind;  // "jobs", "job", "workers", "placement"
   std::string name;
@@ -59,6 +71,8 @@ struct GenerateOptions {
 
 // Each prints data on stdout, progress and errors on stderr, and returns the exit code.
 int RunCreate(const CommandContext& context, const CreateOptions& options);
+int RunPlan(const CommandContext& context, const PlanOptions& options);
+int RunVerify(const CommandContext& context, const VerifyOptions& options);
 int RunGet(const CommandContext& context, const GetOptions& options);
 int RunDescribe(const CommandContext& context, const std::string& name);
 int RunWatch(const CommandContext& context, const std::string& name);

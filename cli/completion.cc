@@ -10,7 +10,8 @@ namespace tessera {
 namespace {
 
 constexpr char kVerbs[] =
-    "create get describe watch cancel wait generate doctor explain tokenize completion version";
+    "create plan verify get describe watch cancel wait generate doctor explain tokenize completion "
+    "version";
 
 }  // namespace
 
@@ -25,7 +26,8 @@ int RunCompletion(const std::string& shell) {
         "      words=$(tessera get jobs -o name 2>/dev/null | sed 's|.*/||');;\n"
         "    completion) words='bash zsh fish';;\n"
         "    -o|--output) words='table wide json yaml name';;\n"
-        "    -f|--file) COMPREPLY=($(compgen -f -- \"${COMP_WORDS[COMP_CWORD]}\")); return;;\n"
+        "    -f|--file|--timeline) COMPREPLY=($(compgen -f -- \"${COMP_WORDS[COMP_CWORD]}\")); "
+        "return;;\n"
         "  esac\n"
         "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
         "}\n"
@@ -43,7 +45,7 @@ int RunCompletion(const std::string& shell) {
         "      compadd ${(f)\"$(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"};;\n"
         "    completion) compadd bash zsh fish;;\n"
         "    -o|--output) compadd table wide json yaml name;;\n"
-        "    -f|--file) _files;;\n"
+        "    -f|--file|--timeline) _files;;\n"
         "    *) compadd %s;;\n"
         "  esac\n"
         "}\n"
@@ -58,7 +60,8 @@ int RunCompletion(const std::string& shell) {
         "complete -c tessera -n '__fish_seen_subcommand_from get' -a 'jobs job workers placement'\n"
         "complete -c tessera -n '__fish_seen_subcommand_from describe watch cancel wait generate' "
         "-a \"(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"\n"
-        "complete -c tessera -n '__fish_seen_subcommand_from create' -s f -r -F\n",
+        "complete -c tessera -n '__fish_seen_subcommand_from create plan verify' -s f -r -F\n"
+        "complete -c tessera -n '__fish_seen_subcommand_from plan' -l timeline -r -F\n",
         kVerbs);
     return kCliOk;
   }

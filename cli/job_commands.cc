@@ -10,10 +10,10 @@
 #include "absl/time/clock.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/follow_job.h"
 #include "cli/job_file.h"
 #include "cli/jobs_client.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/render.h"
 
 namespace tessera {
@@ -23,8 +23,6 @@ int Fail(const CommandContext& context, const absl::Status& status) {
   fputs(ErrorText(status, context.connection.endpoint).c_str(), stderr);
   return ExitCodeOf(status);
 }
-
-std::string Id(const std::string& name) { return name.substr(name.find('/') + 1); }
 
 // One resource in the asked format; `table` is made only when it is wanted.
 template <typename Message, typename MakeTable>
@@ -43,43 +41,6 @@ void Print(const CommandContext& context, const Message& message, const std::str
     default:
       fputs(table(context.output == OutputFormat::kWide).c_str(), stdout);
   }
-}
-
-int ExitCodeOf(const v1::TrainingJob& job) {
-  switch (job.status().state()) {
-    case v1::JOB_STATE_SUCCEEDED:
-      return kCliOk;
-    case v1::JOB_STATE_CANCELLED:
-      return kCliCancelled;
-    default:
-      return kCliFailed;
-  }
-}
-
-// Watches to the end and says how the job ended.
-int WatchToEnd(const CommandContext& context, JobsClient& client, const std::string& name) {
-  std::optional<v1::TrainingJob> last;
-  absl::Status status;
-  {
-    ProgressPrinter printer(StderrIsTerminal());
-    status = client.Watch(name, absl::InfiniteFuture(), [&](const v1::TrainingJob& job) {
-      printer.Show(job);
-      last = job;
-      return !IsTerminal(job.status().state());
-    });
-  }
-  if (status.code() == absl::StatusCode::kCancelled) {
-    fprintf(stderr, "detached; the job goes on. Attach again: tessera watch %s\n",
-            Id(name).c_str());
-    return kCliInterrupted;
-  }
-  if (!status.ok()) return Fail(context, status);
-  if (!last.has_value()) return Fail(context, absl::InternalError("the watch ended early"));
-  if (last->status().has_error()) {
-    fprintf(stderr, "%s: %s\n", StateName(last->status().state()).c_str(),
-            last->status().error().message().c_str());
-  }
-  return ExitCodeOf(*last);
 }
 
 }  // namespace
@@ -101,7 +62,7 @@ int RunCreate(const CommandContext& context, const CreateOptions& options) {
   });
   if (!options.watch || options.validate_only) return kCliOk;
   fflush(stdout);
-  return WatchToEnd(context, **client, job->name());
+  return FollowJob(context, **client, job->name()).exit_code;
 }
 
 int RunGet(const CommandContext& context, const GetOptions& options) {
@@ -152,7 +113,7 @@ int RunDescribe(const CommandContext& context, const std::string& name) {
 int RunWatch(const CommandContext& context, const std::string& name) {
   absl::StatusOr<std::unique_ptr<JobsClient>> client = JobsClient::Create(context);
   if (!client.ok()) return Fail(context, client.status());
-  return WatchToEnd(context, **client, FullJobName(name));
+  return FollowJob(context, **client, FullJobName(name)).exit_code;
 }
 
 int RunCancel(const CommandContext& context, const std::string& name) {

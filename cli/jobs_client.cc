@@ -23,6 +23,9 @@
 namespace tessera {
 namespace {
 
+// Before a job is created a worker may have to read the whole data file.
+constexpr absl::Duration kDataCheckTime = absl::Seconds(90);
+
 // Set by the handler; SIGINT may arrive on any of gRPC's threads.
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
@@ -74,13 +77,28 @@ class Client final : public JobsClient {
         cluster_(v1::Cluster::NewStub(channel)),
         timeout_(timeout) {}
 
+  absl::StatusOr<v1::PlanTrainingJobResponse> PlanJob(
+      const v1::PlanTrainingJobRequest& request) override {
+    return Call<v1::PlanTrainingJobResponse>(
+        [&](grpc::ClientContext* context, v1::PlanTrainingJobResponse* response) {
+          return jobs_->PlanTrainingJob(context, request, response);
+        });
+  }
+
   absl::StatusOr<v1::TrainingJob> CreateJob(const v1::CreateTrainingJobRequest& request) override {
-    // A worker may have to read the whole data file first.
     return Call<v1::TrainingJob>(
         [&](grpc::ClientContext* context, v1::TrainingJob* job) {
           return jobs_->CreateTrainingJob(context, request, job);
         },
-        std::max(timeout_, absl::Seconds(90)));
+        std::max(timeout_, kDataCheckTime));
+  }
+
+  absl::StatusOr<v1::TrainingJob> VerifyJob(const v1::VerifyTrainingJobRequest& request) override {
+    return Call<v1::TrainingJob>(
+        [&](grpc::ClientContext* context, v1::TrainingJob* job) {
+          return jobs_->VerifyTrainingJob(context, request, job);
+        },
+        std::max(timeout_, kDataCheckTime));
   }
 
   absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) override {

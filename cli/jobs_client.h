@@ -23,8 +23,12 @@ class JobsClient {
   static absl::StatusOr<std::unique_ptr<JobsClient>> Create(const CommandContext& context);
   virtual ~JobsClient() = default;
 
+  virtual absl::StatusOr<v1::PlanTrainingJobResponse> PlanJob(
+      const v1::PlanTrainingJobRequest& request) = 0;
   virtual absl::StatusOr<v1::TrainingJob> CreateJob(
       const v1::CreateTrainingJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::TrainingJob> VerifyJob(
+      const v1::VerifyTrainingJobRequest& request) = 0;
   virtual absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::TrainingJob>> ListJobs() = 0;
   virtual absl::StatusOr<v1::TrainingJob> CancelJob(const std::string& name) = 0;

@@ -45,6 +45,29 @@ int Main(int argc, char** argv) {
   create->add_flag("--validate-only", create_options.validate_only, "Check, create nothing");
   create->add_flag("--watch", create_options.watch, "Show progress until the job ends");
 
+  PlanOptions plan_options;
+  CLI::App* plan = app.add_subcommand("plan", "Show what a job's layout would be; create nothing");
+  plan->footer(
+      "Ranks with their groups, layers of each stage, schedule with its bubble, and traffic\n"
+      "of a step. Needs a coordinator, but no worker; data files are not looked at.");
+  plan->add_option("-f,--file", plan_options.file, "Job file, YAML or JSON; - is stdin")
+      ->required();
+  plan->add_option("--timeline", plan_options.timeline,
+                   "Draw the simulated schedule into this file: .svg, or .json for Perfetto");
+
+  VerifyOptions verify_options;
+  CLI::App* verify =
+      app.add_subcommand("verify", "Run a job's first steps on its mesh and on one rank; compare");
+  verify->footer(
+      "Creates a job, follows it, and prints what it found. Exit code 0: losses, gradient norms\n"
+      "and every parameter agree within tolerances; 1: they differ, or the job failed. Ctrl-C\n"
+      "detaches. evaluation, sample, export and trace of the file are left out.");
+  verify->add_option("-f,--file", verify_options.file, "Job file, YAML or JSON; - is stdin")
+      ->required();
+  verify->add_option("--steps", verify_options.steps, "Steps to compare, 1 .. 100; default 3");
+  verify->add_option("--name", verify_options.name, "Id of the job; default: chosen for you");
+  verify->add_option("--request-id", verify_options.request_id, "UUID that makes a retry safe");
+
   GetOptions get_options;
   CLI::App* get = app.add_subcommand("get", "List jobs or workers, or show a placement");
   get->require_subcommand(1);
@@ -151,6 +174,8 @@ int Main(int argc, char** argv) {
   if (!connection.ok()) return fail(connection.status());
   context.connection = *connection;
   if (*create) return RunCreate(context, create_options);
+  if (*plan) return RunPlan(context, plan_options);
+  if (*verify) return RunVerify(context, verify_options);
   if (*get) return RunGet(context, get_options);
   if (*describe) return RunDescribe(context, name);
   if (*watch) return RunWatch(context, name);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "cli/job_report.h"
 #include "cli/plot.h"
 #include "cli/table.h"
 
@@ -30,12 +31,6 @@ std::string WorkerStateName(v1::WorkerState state) {
 }
 
 std::string LossText(double loss) { return absl::StrFormat("%.4f", loss); }
-
-std::string MeshText(const v1::MeshSpec& mesh) {
-  auto size = [](int32_t value) { return value == 0 ? 1 : value; };
-  return absl::StrFormat("dp=%d cp=%d pp=%d tp=%d", size(mesh.dp()), size(mesh.cp()),
-                         size(mesh.pp()), size(mesh.tp()));
-}
 
 PlotSeries Series(char mark, const std::string& label,
                   const google::protobuf::RepeatedPtrField<v1::LossPoint>& curve) {
@@ -75,6 +70,12 @@ std::string HumanSeconds(double seconds) {
   if (total < 60) return absl::StrCat(total, "s");
   if (total < 3600) return absl::StrFormat("%dm%02ds", total / 60, total % 60);
   return absl::StrFormat("%dh%02dm", total / 3600, total / 60 % 60);
+}
+
+std::string MeshText(const v1::MeshSpec& mesh) {
+  auto size = [](int32_t value) { return value == 0 ? 1 : value; };
+  return absl::StrFormat("dp=%d cp=%d pp=%d tp=%d", size(mesh.dp()), size(mesh.cp()),
+                         size(mesh.pp()), size(mesh.tp()));
 }
 
 std::string Printable(const std::string& bytes) {
@@ -221,6 +222,13 @@ std::string DescribeJob(const v1::TrainingJob& job) {
                                      Series('o', "validation loss", progress.validation_curve())},
                                     64, 14);
   if (!plot.empty()) absl::StrAppend(&text, "\nLoss, nats per target\n", plot);
+  const std::string traffic = TrafficTable(progress);
+  if (!traffic.empty()) {
+    absl::StrAppend(&text, "\nTraffic of global_rank 0 in the last step\n", traffic);
+  }
+  if (status.has_verification()) {
+    absl::StrAppend(&text, "\nVerification\n", VerificationText(job));
+  }
   if (!status.sample().empty()) {
     absl::StrAppend(&text, "\nSample\n",
                     absl::StrReplaceAll(Printable(status.sample()), {{"\n", "\n  "}}), "\n");

@@ -16,6 +16,8 @@ bool IsTerminal(v1::JobState state);
 // "1.2 MB" with decimal prefixes; "3m12s".
 std::string HumanBytes(double bytes);
 std::string HumanSeconds(double seconds);
+// "dp=1 cp=1 pp=2 tp=2": the axes outermost first, defaults filled in.
+std::string MeshText(const v1::MeshSpec& mesh);
 // Bytes as text: what is not printable becomes \xNN; newlines stay.
 std::string Printable(const std::string& bytes);
 
@@ -23,7 +25,7 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide);
 std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide);
 // wide: one line a shard besides one line a rank.
 std::string PlacementTable(const v1::Placement& placement, bool wide);
-// Everything about one job, with its loss curve.
+// Everything about one job, with its loss curve, its traffic and what it has verified.
 std::string DescribeJob(const v1::TrainingJob& job);
 // "step 120/1500  loss 2.3456  val 2.4012  18.2k tokens/s  1m12s left"
 std::string ProgressLine(const v1::TrainingJob& job);

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/placement.h"
-#include "coordinator/spec_validation.h"
+#include "coordinator/spec_layout.h"
 #include "plan/mesh.h"
 #include "proto/daemon/process.h"
 #include "proto/rpc/field_error.h"
@@ -215,6 +215,12 @@ void Controller::SettleLocked(JobRecord& record) {
   std::optional<JobOutcome> outcome = record.active->Resolve(clock_->Monotonic());
   if (!outcome.has_value()) return;
   if (!outcome->error.ok()) *record.job.mutable_status()->mutable_error() = ToProto(outcome->error);
+  if (outcome->state == v1::JOB_STATE_SUCCEEDED && record.verification.has_value()) {
+    outcome->message = record.verification->passed() ? "the layout computes what one rank does"
+                                                     : "the layout differs from one rank";
+    *record.job.mutable_status()->mutable_verification() = *std::move(record.verification);
+  }
+  record.verification.reset();
   record.last_ranks = record.active->ranks();
   const int64_t epoch = record.active->epoch();
   TransitionLocked(record, outcome->state, outcome->reason, outcome->message);

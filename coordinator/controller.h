@@ -53,6 +53,9 @@ class Controller {
   // a worker may first have to look at the data files.
   void CreateJob(const v1::CreateTrainingJobRequest& request,
                  const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done);
+  // Creates a job as CreateJob does, with the spec that the request stands for.
+  void VerifyJob(const v1::VerifyTrainingJobRequest& request,
+                 const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done);
   absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) const;
   absl::StatusOr<v1::ListTrainingJobsResponse> ListJobs(
       const v1::ListTrainingJobsRequest& request) const;
@@ -86,6 +89,8 @@ class Controller {
     v1::TrainingJob job;
     std::unique_ptr<ActiveJob> active;        // while the job has workers
     std::vector<ActiveJob::Rank> last_ranks;  // of an ended job: what it held
+    // What global_rank 0 has found, until the other ranks have ended too.
+    std::optional<v1::VerificationReport> verification;
     bool progress_dirty = false;
     absl::Duration progress_published;
     // Of the mean speed: where and when it is measured from.
@@ -97,14 +102,21 @@ class Controller {
     std::function<void(const absl::Status&)> done;
   };
 
+  struct NewJob {
+    v1::CreateTrainingJobRequest request;
+    v1::RequestRecord record;  // what the client sent; no answer yet
+  };
+
   Controller(ControllerOptions options, const Clock* clock, Logger* log);
   absl::Status Load(KeyValueStore* store);
 
+  void CreateNewJob(const NewJob& job,
+                    const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done);
+
   // All below: mutex_ is held.
-  absl::StatusOr<v1::TrainingJob> CommitLocked(const v1::CreateTrainingJobRequest& request);
+  absl::StatusOr<v1::TrainingJob> CommitLocked(const NewJob& job);
   // NOT_FOUND: the request is a first one.
-  absl::StatusOr<v1::TrainingJob> EarlierAnswerLocked(
-      const v1::CreateTrainingJobRequest& request) const;
+  absl::StatusOr<v1::TrainingJob> EarlierAnswerLocked(const NewJob& job) const;
   // False: no worker is attached, and done will not be called.
   bool StartDataCheckLocked(const v1::TrainingJobSpec& spec,
                             std::function<void(const absl::Status&)> done);

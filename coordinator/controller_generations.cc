@@ -53,6 +53,9 @@ absl::StatusOr<WorkerEntry*> Controller::WorkerWithWeightsLocked(const std::stri
   run.set_job_uid(record.uid());
   *run.mutable_spec() = record.spec();
   std::string name;
+  if (record.spec().has_verification()) {
+    return NotReady(job, "compares its layout with one rank, and keeps no weights");
+  }
   if (status.state() == v1::JOB_STATE_RUNNING && status.cancel_requested()) {
     return NotReady(job, "is being cancelled");
   }

@@ -7,6 +7,7 @@
 #include "coordinator/controller.h"
 #include "coordinator/page.h"
 #include "coordinator/spec_validation.h"
+#include "coordinator/verify_request.h"
 #include "proto/daemon/process.h"
 #include "proto/rpc/field_error.h"
 #include "proto/rpc/resource_name.h"
@@ -36,6 +37,25 @@ absl::Status NoSuchJob(const std::string& name) {
 
 void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
                            const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done) {
+  NewJob job;
+  job.request = request;
+  job.record.set_request(request.SerializeAsString());
+  CreateNewJob(job, done);
+}
+
+void Controller::VerifyJob(const v1::VerifyTrainingJobRequest& request,
+                           const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done) {
+  absl::StatusOr<v1::CreateTrainingJobRequest> create = VerificationJobOf(request);
+  if (!create.ok()) return done(create.status());
+  NewJob job;
+  job.request = *std::move(create);
+  job.record.set_verify_request(request.SerializeAsString());
+  CreateNewJob(job, done);
+}
+
+void Controller::CreateNewJob(const NewJob& job,
+                              const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done) {
+  const v1::CreateTrainingJobRequest& request = job.request;
   absl::Status status = CheckRequestId(request.request_id());
   if (status.ok() && !request.training_job_id().empty()) {
     status = CheckResourceId(request.training_job_id(), "training_job_id");
@@ -45,7 +65,7 @@ void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
   absl::StatusOr<v1::TrainingJob> answer;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    answer = EarlierAnswerLocked(request);
+    answer = EarlierAnswerLocked(job);
     if (!absl::IsNotFound(answer.status())) {
       // A retry, or a request id that was used for another request.
     } else if (status = ValidateSpec(request.training_job().spec()); !status.ok()) {
@@ -56,42 +76,43 @@ void Controller::CreateJob(const v1::CreateTrainingJobRequest& request,
           absl::AlreadyExistsError(absl::StrCat(JobName(request.training_job_id()), ": exists")),
           "JOB_EXISTS");
     } else {
-      auto after_check = [this, request, done](const absl::Status& checked) {
+      auto after_check = [this, job, done](const absl::Status& checked) {
         if (!checked.ok()) return done(checked);
         absl::StatusOr<v1::TrainingJob> committed;
         {
           std::lock_guard<std::mutex> commit_lock(mutex_);
-          committed = CommitLocked(request);
+          committed = CommitLocked(job);
         }
         done(std::move(committed));
       };
       // Answered when a worker has looked at the files.
       if (StartDataCheckLocked(request.training_job().spec(), std::move(after_check))) return;
       // No worker is attached: the files are checked when the job gets workers.
-      answer = CommitLocked(request);
+      answer = CommitLocked(job);
     }
   }
   done(std::move(answer));
 }
 
-absl::StatusOr<v1::TrainingJob> Controller::EarlierAnswerLocked(
-    const v1::CreateTrainingJobRequest& request) const {
-  if (request.request_id().empty()) return absl::NotFoundError("no request id");
-  absl::StatusOr<v1::RequestRecord> record = journal_->FindRequest(request.request_id());
+absl::StatusOr<v1::TrainingJob> Controller::EarlierAnswerLocked(const NewJob& job) const {
+  const std::string& id = job.request.request_id();
+  if (id.empty()) return absl::NotFoundError("no request id");
+  absl::StatusOr<v1::RequestRecord> record = journal_->FindRequest(id);
   if (!record.ok()) return record.status();
-  if (record->request() != request.SerializeAsString()) {
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          "request_id: ", request.request_id(), ": was used for another request")),
+  if (record->sent_case() != job.record.sent_case() || record->request() != job.record.request() ||
+      record->verify_request() != job.record.verify_request()) {
+    return WithReason(absl::FailedPreconditionError(
+                          absl::StrCat("request_id: ", id, ": was used for another request")),
                       "REQUEST_ID_REUSED");
   }
   return record->answer();
 }
 
-absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(
-    const v1::CreateTrainingJobRequest& request) {
+absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(const NewJob& created) {
+  const v1::CreateTrainingJobRequest& request = created.request;
   if (shut_down_) return absl::UnavailableError("the coordinator stops");
   // The world may have changed while a worker looked at the files.
-  absl::StatusOr<v1::TrainingJob> earlier = EarlierAnswerLocked(request);
+  absl::StatusOr<v1::TrainingJob> earlier = EarlierAnswerLocked(created);
   if (!absl::IsNotFound(earlier.status())) return earlier;
 
   const std::string uid = NewUuid();
@@ -119,8 +140,7 @@ absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(
   absl::StatusOr<int64_t> revision = journal_->NextRevision();
   if (!revision.ok()) return revision.status();
   status.set_revision(*revision);
-  v1::RequestRecord record;
-  record.set_request(request.SerializeAsString());
+  v1::RequestRecord record = created.record;
   *record.mutable_answer() = job;
   absl::Status journaled = journal_->Create(job, request.request_id(), record);
   if (!journaled.ok()) return journaled;

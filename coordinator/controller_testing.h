@@ -102,6 +102,13 @@ class ControllerTest : public testing::Test {
     return *result;
   }
 
+  absl::StatusOr<v1::TrainingJob> Verify(const v1::VerifyTrainingJobRequest& request) {
+    auto result = std::make_shared<absl::StatusOr<v1::TrainingJob>>(absl::InternalError("not yet"));
+    controller_->VerifyJob(request,
+                           [result](absl::StatusOr<v1::TrainingJob> job) { *result = job; });
+    return *result;
+  }
+
   void Formed(const TestWorker& worker) {
     v1::WorkerMessage message;
     const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();

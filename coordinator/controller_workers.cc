@@ -7,7 +7,7 @@
 #include "coordinator/controller.h"
 #include "coordinator/job_progress.h"
 #include "coordinator/page.h"
-#include "coordinator/spec_validation.h"
+#include "coordinator/spec_layout.h"
 #include "plan/mesh.h"
 #include "proto/rpc/field_error.h"
 #include "proto/rpc/resource_name.h"
@@ -216,6 +216,9 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
   if (!message.sample().empty()) record->job.mutable_status()->set_sample(message.sample());
   if (message.has_weights_kept() && FromProto(message.weights_kept()).ok()) {
     record->job.mutable_status()->set_weights_worker(worker.info.name());
+  }
+  if (message.has_verification() && rank->coordinates.global_rank() == 0) {
+    record->verification = message.verification();
   }
   const bool was_stopping = active->stopping();
   active->Ended(*rank, FromProto(message.status()), clock_->Monotonic());

@@ -29,6 +29,7 @@ void ApplyStepReport(const v1::StepReport& report, v1::JobProgress& progress) {
     progress.set_learning_rate(report.learning_rate());
     progress.set_skipped_steps(report.skipped_steps());
     if (report.has_loss_scale()) progress.set_loss_scale(report.loss_scale());
+    *progress.mutable_traffic() = report.traffic();
     if (report.seconds() > 0) {
       progress.set_tokens_per_second(static_cast<double>(report.tokens()) / report.seconds());
     }

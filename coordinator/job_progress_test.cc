@@ -48,6 +48,29 @@ TEST(JobProgress, RepeatedReportsChangeNothing) {
   EXPECT_EQ(progress.validation_loss(), 3);
 }
 
+TEST(JobProgress, TrafficIsThatOfTheNewestStep) {
+  v1::JobProgress progress;
+  progress.set_total_steps(20);
+  v1::StepReport report = Report(2, 1);
+  v1::GroupTraffic& traffic = *report.add_traffic();
+  traffic.set_axis("tp");
+  traffic.set_kind("all_reduce");
+  traffic.set_calls(4);
+  traffic.set_predicted_calls(5);
+  ApplyStepReport(report, progress);
+  ASSERT_EQ(progress.traffic_size(), 1);
+  EXPECT_EQ(progress.traffic(0).axis(), "tp");
+  EXPECT_EQ(progress.traffic(0).predicted_calls(), 5);
+  report.set_step(1);  // late
+  report.mutable_traffic(0)->set_calls(7);
+  ApplyStepReport(report, progress);
+  EXPECT_EQ(progress.traffic(0).calls(), 4);
+  report.set_step(3);
+  ApplyStepReport(report, progress);
+  ASSERT_EQ(progress.traffic_size(), 1);
+  EXPECT_EQ(progress.traffic(0).calls(), 7);
+}
+
 TEST(JobProgress, ManyValidationsAreThinned) {
   v1::JobProgress progress;
   progress.set_total_steps(5000);

@@ -1,9 +1,11 @@
 #include "coordinator/jobs_service.h"
 
+#include <functional>
 #include <utility>
 
 #include "coordinator/call_service.h"
 #include "coordinator/generate_service.h"
+#include "coordinator/job_plan.h"
 #include "coordinator/watch_service.h"
 
 namespace tessera {
@@ -14,18 +16,31 @@ class JobsService final : public v1::Jobs::CallbackService {
   JobsService(Controller* controller, const Authorization* authorization)
       : controller_(controller), authorization_(authorization) {}
 
+  grpc::ServerUnaryReactor* PlanTrainingJob(grpc::CallbackServerContext* context,
+                                            const v1::PlanTrainingJobRequest* request,
+                                            v1::PlanTrainingJobResponse* response) override {
+    absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
+    if (!allowed.ok()) return Reply<v1::PlanTrainingJobResponse>(context, allowed, response);
+    return Reply(context, PlanJob(*request), response);
+  }
+
   grpc::ServerUnaryReactor* CreateTrainingJob(grpc::CallbackServerContext* context,
                                               const v1::CreateTrainingJobRequest* request,
                                               v1::TrainingJob* response) override {
     absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
     if (!allowed.ok()) return Reply<v1::TrainingJob>(context, allowed, response);
-    // The reactor is gone once finished, also when the client has left meanwhile.
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    controller_->CreateJob(*request, [reactor, response](absl::StatusOr<v1::TrainingJob> job) {
-      const absl::Status status = job.status();
-      if (status.ok()) *response = *std::move(job);
-      reactor->Finish(ToGrpc(status));
-    });
+    controller_->CreateJob(*request, FinishWithJob(reactor, response));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* VerifyTrainingJob(grpc::CallbackServerContext* context,
+                                              const v1::VerifyTrainingJobRequest* request,
+                                              v1::TrainingJob* response) override {
+    absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
+    if (!allowed.ok()) return Reply<v1::TrainingJob>(context, allowed, response);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    controller_->VerifyJob(*request, FinishWithJob(reactor, response));
     return reactor;
   }
 
@@ -66,6 +81,16 @@ class JobsService final : public v1::Jobs::CallbackService {
   }
 
  private:
+  // The reactor is gone once finished, also when the client has left meanwhile.
+  static std::function<void(absl::StatusOr<v1::TrainingJob>)> FinishWithJob(
+      grpc::ServerUnaryReactor* reactor, v1::TrainingJob* response) {
+    return [reactor, response](absl::StatusOr<v1::TrainingJob> job) {
+      const absl::Status status = job.status();
+      if (status.ok()) *response = *std::move(job);
+      reactor->Finish(ToGrpc(status));
+    };
+  }
+
   Controller* const controller_;
   const Authorization* const authorization_;
 };

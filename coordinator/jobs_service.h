@@ -1,4 +1,5 @@
-// gRPC adapter of Jobs: converts, authorizes, streams watches. The logic is in Controller.
+// gRPC adapter of Jobs: converts, authorizes, streams watches. The logic is in Controller, that
+// of plans in PlanJob.
 #ifndef TESSERA_COORDINATOR_JOBS_SERVICE_H_
 #define TESSERA_COORDINATOR_JOBS_SERVICE_H_
 

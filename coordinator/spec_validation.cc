@@ -3,11 +3,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/spec_layout.h"
+#include "plan/layout_check.h"
 #include "plan/mesh.h"
 #include "proto/rpc/field_error.h"
 
@@ -295,9 +298,19 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
                                  spec.model().vocab_size(), ")"));
     }
   }
+  constexpr absl::string_view kNotVerified = "must be absent with spec.verification";
+  const bool verifies = spec.has_verification();
+  check.Require(!verifies || !spec.has_evaluation(), "spec.evaluation", "", kNotVerified);
+  check.Require(!verifies || !spec.has_sample(), "spec.sample", "", kNotVerified);
+  check.Require(!verifies || !spec.has_export_(), "spec.export", "", kNotVerified);
+  check.Require(!verifies || !spec.has_trace(), "spec.trace", "", kNotVerified);
   CheckRecompute(spec, check);
   if (!spec.initial_weights().empty()) {
     CheckPath(spec.initial_weights(), "spec.initial_weights", "data", check);
+  }
+  if (spec.has_trace()) {
+    check.Range(spec.trace().step(), 1, spec.steps(), "spec.trace.step");
+    CheckPath(spec.trace().path(), "spec.trace.path", "export", check);
   }
   if (spec.has_export_()) {
     CheckPath(spec.export_().path(), "spec.export.path", "export", check);
@@ -309,34 +322,28 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
   check.Enumerated(spec.context_parallel(),
                    v1::ContextParallelKind_IsValid(spec.context_parallel()),
                    "spec.context_parallel");
+  if (spec.has_pipeline_chunks()) {
+    check.Range(spec.pipeline_chunks(), 1, 1024, "spec.pipeline_chunks");
+  }
+}
+
+// What the model and the mesh must have in common. REQUIRES: all other rules hold.
+void CheckSplit(const v1::TrainingJobSpec& spec, Check& check) {
+  const std::optional<plan::LayoutFault> fault = plan::CheckLayout(LayoutOf(spec));
+  if (fault) check.Require(false, fault->field, fault->value, fault->rule);
 }
 
 void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
   check.Support(spec.model().dropout() == 0, "spec.model.dropout", spec.model().dropout(),
                 "0 only");
-  const plan::MeshSize mesh = MeshOf(spec.mesh());
-  check.Support(mesh.cp == 1, "spec.mesh.cp", mesh.cp, "1 only");
-  check.Support(mesh.pp == 1, "spec.mesh.pp", mesh.pp, "1 only");
-  check.Support(mesh.tp == 1, "spec.mesh.tp", mesh.tp, "1 only");
   check.Support(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0 only");
-  check.Support(spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_UNSPECIFIED ||
-                    spec.pipeline_schedule() == v1::PIPELINE_SCHEDULE_1F1B,
-                "spec.pipeline_schedule", v1::PipelineSchedule_Name(spec.pipeline_schedule()),
-                "there are no pipelines yet");
-  check.Support(spec.context_parallel() == v1::CONTEXT_PARALLEL_KIND_UNSPECIFIED ||
-                    spec.context_parallel() == v1::CONTEXT_PARALLEL_KIND_RING,
-                "spec.context_parallel", v1::ContextParallelKind_Name(spec.context_parallel()),
-                "there is no context parallelism yet");
-  check.Support(!spec.sequence_parallel(), "spec.sequence_parallel", "true", "false only");
+  const bool clips_before =
+      spec.optimizer().gradient_clipping() == v1::GRADIENT_CLIPPING_BEFORE_REDUCE;
+  check.Support(!clips_before || MeshOf(spec.mesh()).cp == 1, "spec.optimizer.gradient_clipping",
+                "before_reduce", "after_reduce only where spec.mesh.cp is above 1");
 }
 
 }  // namespace
-
-plan::MeshSize MeshOf(const v1::MeshSpec& mesh) {
-  auto size = [](int32_t value) { return value == 0 ? 1 : value; };
-  return {
-      .dp = size(mesh.dp()), .cp = size(mesh.cp()), .pp = size(mesh.pp()), .tp = size(mesh.tp())};
-}
 
 absl::Status ValidateSpec(const v1::TrainingJobSpec& spec) {
   Check check;
@@ -350,6 +357,7 @@ absl::Status ValidateSpec(const v1::TrainingJobSpec& spec) {
   CheckLayout(spec, check);
   CheckRun(spec, check);
   CheckLearningRate(spec, check);
+  if (check.status().ok()) CheckSplit(spec, check);
   if (check.status().ok()) CheckSupported(spec, check);
   return check.status();
 }

@@ -3,7 +3,6 @@
 #define TESSERA_COORDINATOR_SPEC_VALIDATION_H_
 
 #include "absl/status/status.h"
-#include "plan/mesh.h"
 #include "proto/tessera/v1/spec.pb.h"
 
 namespace tessera {
@@ -12,9 +11,6 @@ namespace tessera {
 // spec.proto. UNIMPLEMENTED: the spec is valid, but this version cannot do what a field says.
 // Fields are named "spec.mesh.dp". Pure; files are checked by the workers that have them.
 absl::Status ValidateSpec(const v1::TrainingJobSpec& spec);
-
-// The mesh with its defaults: an absent axis has size 1.
-plan::MeshSize MeshOf(const v1::MeshSpec& mesh);
 
 }  // namespace tessera
 

@@ -163,6 +163,23 @@ TEST(SpecValidation, SamplingNeedsBytes) {
   EXPECT_EQ(FieldOf(ValidateSpec(spec)).value_or(""), "spec.sample");
 }
 
+TEST(SpecValidation, AVerificationHasNoResultsOfItsOwn) {
+  v1::TrainingJobSpec spec = Valid();
+  spec.mutable_verification();
+  EXPECT_EQ(ValidateSpec(spec), absl::OkStatus());
+  spec.mutable_trace()->set_step(1);
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)), "spec.trace");
+  spec.mutable_export_()->set_path("out");
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)), "spec.export");
+  spec.mutable_sample()->set_prompt("a");
+  spec.mutable_sample()->set_max_new_tokens(1);
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)), "spec.sample");
+  spec.mutable_data()->set_validation_path("b");
+  spec.mutable_evaluation()->set_every_steps(1);
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)), "spec.evaluation");
+  EXPECT_EQ(ValidateSpec(spec).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(SpecValidation, TopPIsAProbability) {
   v1::TrainingJobSpec spec = Valid();
   spec.mutable_sample()->set_prompt("a");
@@ -174,6 +191,189 @@ TEST(SpecValidation, TopPIsAProbability) {
   for (const double bad : {0.0, -0.5, 1.5, std::nan("")}) {
     spec.mutable_sample()->set_top_p(bad);
     EXPECT_EQ(FieldOf(ValidateSpec(spec)).value_or(""), "spec.sample.top_p") << bad;
+  }
+}
+
+// Fits a mesh of cp=2 pp=2 tp=2.
+v1::TrainingJobSpec ValidMesh() {
+  v1::TrainingJobSpec spec = ValidLlama();
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_heads(8);
+  model.set_kv_heads(4);
+  model.set_hidden_size(64);
+  model.set_layers(5);
+  model.set_context_length(64);
+  spec.mutable_data()->set_sequence_length(32);
+  spec.mutable_mesh()->set_dp(2);
+  spec.mutable_mesh()->set_cp(2);
+  spec.mutable_mesh()->set_pp(2);
+  spec.mutable_mesh()->set_tp(2);
+  return spec;
+}
+
+TEST(SpecValidation, EveryAxisScheduleAndKindIsSupported) {
+  struct Case {
+    const char* name;
+    std::function<void(v1::TrainingJobSpec&)> change;
+  };
+  const Case cases[] = {
+      {"4d", [](auto&) {}},
+      {"sequence_parallel", [](auto& s) { s.set_sequence_parallel(true); }},
+      {"naive", [](auto& s) { s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_NAIVE); }},
+      {"gpipe", [](auto& s) { s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_GPIPE); }},
+      {"1f1b", [](auto& s) { s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_1F1B); }},
+      {"interleaved",
+       [](auto& s) { s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_INTERLEAVED_1F1B); }},
+      {"interleaved_by_hand",
+       [](auto& s) {
+         s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_INTERLEAVED_1F1B);
+         s.set_pipeline_chunks(2);
+         for (const int layers : {1, 1, 2, 1}) s.add_chunk_layers(layers);
+       }},
+      {"zero_bubble",
+       [](auto& s) { s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_ZERO_BUBBLE_H1); }},
+      {"one_chunk", [](auto& s) { s.set_pipeline_chunks(1); }},
+      {"all_gather", [](auto& s) { s.set_context_parallel(v1::CONTEXT_PARALLEL_KIND_ALL_GATHER); }},
+      {"ulysses", [](auto& s) { s.set_context_parallel(v1::CONTEXT_PARALLEL_KIND_ULYSSES); }},
+      {"check_replicated", [](auto& s) { s.set_check_replicated_gradients(true); }},
+      {"before_reduce_without_cp",
+       [](auto& s) {
+         s.mutable_mesh()->set_cp(1);
+         s.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
+       }},
+  };
+  for (const Case& c : cases) {
+    v1::TrainingJobSpec spec = ValidMesh();
+    c.change(spec);
+    EXPECT_TRUE(ValidateSpec(spec).ok()) << c.name << ": " << ValidateSpec(spec);
+  }
+}
+
+TEST(SpecValidation, EachRuleOfALayoutNamesFieldValueAndRule) {
+  struct Case {
+    const char* name;
+    std::function<void(v1::TrainingJobSpec&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"nearest_lengths", [](auto& s) { s.mutable_data()->set_sequence_length(30); },
+       "spec.data.sequence_length: 30: must be a multiple of 2 * spec.mesh.cp = 4; the nearest are "
+       "28 and 32"},
+      {"least_length", [](auto& s) { s.mutable_data()->set_sequence_length(2); },
+       "spec.data.sequence_length: 2: must be a multiple of 2 * spec.mesh.cp = 4; the least is 4"},
+      {"heads", [](auto& s) { s.mutable_mesh()->set_tp(3); },
+       "spec.model.heads: 8: must be a multiple of spec.mesh.tp (3)"},
+      {"heads_of_gpt2",
+       [](auto& s) {
+         s = Valid();
+         s.mutable_mesh()->set_tp(2);
+       },
+       "spec.model.heads: 3: must be a multiple of spec.mesh.tp (2)"},
+      {"kv_heads",
+       [](auto& s) {
+         s.mutable_model()->set_heads(12);
+         s.mutable_model()->set_kv_heads(6);
+         s.mutable_model()->set_hidden_size(48);
+         s.mutable_mesh()->set_tp(4);
+       },
+       "spec.model.kv_heads: 6: must be a multiple or a divisor of spec.mesh.tp (4)"},
+      {"intermediate_size", [](auto& s) { s.mutable_model()->set_intermediate_size(99); },
+       "spec.model.intermediate_size: 99: must be a multiple of spec.mesh.tp (2)"},
+      {"sequence_parallel",
+       [](auto& s) {
+         s.set_sequence_parallel(true);
+         s.mutable_mesh()->set_cp(1);
+         s.mutable_batch()->set_global_batch_size(6);
+         s.mutable_data()->set_sequence_length(31);
+       },
+       "spec.sequence_parallel: true: the tokens of a micro-batch on a rank (1 sequences of 31) "
+       "must be a multiple of spec.mesh.tp (2)"},
+      {"ulysses_heads",
+       [](auto& s) {
+         s.set_context_parallel(v1::CONTEXT_PARALLEL_KIND_ULYSSES);
+         s.mutable_mesh()->set_cp(8);
+       },
+       "spec.model.heads: 8: must be a multiple of spec.mesh.tp * spec.mesh.cp (2 * 8) with "
+       "context_parallel ulysses"},
+      {"ulysses_kv_heads",
+       [](auto& s) {
+         s.set_context_parallel(v1::CONTEXT_PARALLEL_KIND_ULYSSES);
+         s.mutable_model()->set_heads(12);
+         s.mutable_model()->set_kv_heads(6);
+         s.mutable_model()->set_hidden_size(48);
+       },
+       "spec.model.kv_heads: 6: gives each tp rank 3, which must be a multiple or a divisor of "
+       "spec.mesh.cp (2) with context_parallel ulysses"},
+      {"chunks_out_of_range", [](auto& s) { s.set_pipeline_chunks(0); },
+       "spec.pipeline_chunks: 0: must be 1 .. 1024"},
+      {"chunks_of_1f1b", [](auto& s) { s.set_pipeline_chunks(2); },
+       "spec.pipeline_chunks: 2: must be 1 unless pipeline_schedule is interleaved_1f1b"},
+      {"chunks_of_interleaved",
+       [](auto& s) {
+         s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_INTERLEAVED_1F1B);
+         s.set_pipeline_chunks(1);
+       },
+       "spec.pipeline_chunks: 1: must be at least 2 with pipeline_schedule interleaved_1f1b"},
+      {"interleaved_on_one_stage",
+       [](auto& s) {
+         s.set_pipeline_schedule(v1::PIPELINE_SCHEDULE_INTERLEAVED_1F1B);
+         s.mutable_mesh()->set_pp(1);
+       },
+       "spec.pipeline_schedule: interleaved_1f1b: needs spec.mesh.pp of at least 2"},
+      {"schedule_too_long",
+       [](auto& s) {
+         s.mutable_mesh()->set_dp(1);
+         s.mutable_data()->set_sequence_length(4);
+         s.mutable_batch()->set_global_batch_size(1 << 24);
+         s.mutable_batch()->set_micro_batches(1 << 24);
+       },
+       "spec.batch.micro_batches: 16777216: spec.mesh.pp * spec.batch.micro_batches * "
+       "spec.pipeline_chunks is above 16777216"},
+      {"layers", [](auto& s) { s.mutable_mesh()->set_pp(6); },
+       "spec.model.layers: 5: must be at least spec.mesh.pp * spec.pipeline_chunks (6 * 1)"},
+      {"chunk_layers_sum",
+       [](auto& s) {
+         s.add_chunk_layers(3);
+         s.add_chunk_layers(3);
+       },
+       "spec.chunk_layers: 3, 3: sums to 6, the model has 5 layers"},
+      {"chunk_layers_count", [](auto& s) { s.add_chunk_layers(5); },
+       "spec.chunk_layers: 5: has 1 counts for 2 chunks (stages * chunks)"},
+      {"chunk_layers_below_1",
+       [](auto& s) {
+         s.add_chunk_layers(6);
+         s.add_chunk_layers(-1);
+       },
+       "spec.chunk_layers: 6, -1: each must be at least 1"},
+  };
+  for (const Case& c : cases) {
+    v1::TrainingJobSpec spec = ValidMesh();
+    c.change(spec);
+    const absl::Status status = ValidateSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.name << status;
+    EXPECT_EQ(status.message(), c.message) << c.name;
+  }
+}
+
+TEST(SpecValidation, WhatThisVersionCannotDo) {
+  struct Case {
+    const char* field;
+    std::function<void(v1::TrainingJobSpec&)> change;
+  };
+  const Case cases[] = {
+      {"spec.model.dropout", [](auto& s) { s.mutable_model()->set_dropout(0.1); }},
+      {"spec.zero_stage", [](auto& s) { s.set_zero_stage(3); }},
+      {"spec.optimizer.gradient_clipping",
+       [](auto& s) {
+         s.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
+       }},
+  };
+  for (const Case& c : cases) {
+    v1::TrainingJobSpec spec = ValidMesh();
+    c.change(spec);
+    const absl::Status status = ValidateSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << c.field << status;
+    EXPECT_EQ(FieldOf(status), c.field) << status;
   }
 }
 

@@ -13,6 +13,8 @@ import xml.etree.ElementTree as ET
 
 COORDINATOR = "coordinator/tessera-coordinator"
 WORKER = "worker/tessera-worker"
+# The same with an error that TESSERA_PLANTED_ERROR names; a test that uses it lists it in its data.
+PLANTED_WORKER = "worker/tessera_worker_planted"
 CLI = "cli/tessera"
 
 
@@ -29,16 +31,17 @@ def wait_until(condition, timeout, what):
 
 
 class Daemon:
-    """One process; stderr goes to a log file."""
+    """One process; stderr goes to a log file. environment: what it has besides the test's own."""
 
-    def __init__(self, args, log):
+    def __init__(self, args, log, environment=None):
         self.args = args
         self.log = log
+        self.environment = dict(os.environ, **(environment or {}))
         self.start()
 
     def start(self):
         with open(self.log, "a") as out:
-            self.process = subprocess.Popen(self.args, stdout=out, stderr=out)
+            self.process = subprocess.Popen(self.args, stdout=out, stderr=out, env=self.environment)
 
     def kill(self):
         self.process.kill()
@@ -56,7 +59,7 @@ class Daemon:
 
 class Cluster:
     def __init__(self, workers=2, coordinator_flags=(), worker_flags=(), cli_flags=(),
-                 device_memory="256MiB"):
+                 device_memory="256MiB", worker_program=WORKER, worker_environment=None):
         self.dir = tempfile.mkdtemp(prefix="tessera-e2e-", dir="/tmp")
         self.data = os.path.join(self.dir, "data")
         os.mkdir(self.data)
@@ -64,6 +67,8 @@ class Cluster:
         self.worker_flags = list(worker_flags)
         self.cli_flags = list(cli_flags)
         self.device_memory = device_memory
+        self.worker_program = worker_program
+        self.worker_environment = worker_environment
         self.endpoint = "127.0.0.1:0"
         self.workers = {}
         self.start_coordinator()
@@ -91,11 +96,11 @@ class Cluster:
 
     def start_worker(self, name, flags=()):
         self.workers[name] = Daemon(
-            [WORKER, "--coordinator=" + self.endpoint, "--name=" + name,
+            [self.worker_program, "--coordinator=" + self.endpoint, "--name=" + name,
              "--state-dir=" + os.path.join(self.dir, name), "--data-root=" + self.data,
              "--shared-memory-dir=" + os.path.join(self.dir, "shm"),
              "--device-memory=" + self.device_memory] + self.worker_flags + list(flags),
-            os.path.join(self.dir, name + ".log"))
+            os.path.join(self.dir, name + ".log"), self.worker_environment)
 
     def wait_idle(self, count, timeout=30):
         def idle():

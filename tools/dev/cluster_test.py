@@ -52,8 +52,13 @@ elif args.startswith("create"):
     print("training", flush=True)
     time.sleep(float(os.environ.get("STUB_TRAINING_SECONDS", "0")))
     sys.exit(int(os.environ.get("STUB_WATCH_CODE", "0")))
-elif args == "get jobs -o name":
-    print("trainingJobs/demo")
+elif args.startswith("verify"):
+    print("[" + args + "]")
+    sys.exit(int(os.environ.get("STUB_VERIFY_CODE", "0")))
+elif "--timeline" in sys.argv:
+    if not os.environ.get("STUB_NO_TIMELINE"):
+        with open(sys.argv[-1], "w") as f:
+            f.write("drawn")
 elif args == "get job demo -o json":
     print(json.dumps({"status": {"state": os.environ.get("STUB_STATE", "JOB_STATE_SUCCEEDED"),
                                  "progress": {"validationLoss": float(os.environ.get("STUB_LOSS", "1.9"))}}}))
@@ -206,12 +211,19 @@ class ClusterTest(unittest.TestCase):
             ({"STUB_LOSS": "2.0"}, 1, "not below the limit"),
             ({"STUB_LOSS": "NaN"}, 1, "not below the limit"),
             ({"STUB_STATE": "JOB_STATE_FAILED", "STUB_WATCH_CODE": "1"}, 1, "The job is FAILED"),
+            ({"STUB_WATCH_CODE": "4"}, 1, "tessera create --watch ended with exit code 4"),
+            ({"STUB_VERIFY_CODE": "1"}, 1, "tessera verify ended with exit code 1"),
+            ({"STUB_NO_TIMELINE": "1"}, 1, "timeline.svg ended with exit code 1"),
         ):
             with self.subTest(env):
                 demo = self.dev("demo", **env)
                 self.assertEqual(demo.returncode, code, demo.stdout)
                 self.assertIn(text, demo.stdout)
                 self.assertIn("[get placement demo]", demo.stdout)
+                self.assertIn("--name demo-verification --steps 3]", demo.stdout)
+                self.assertEqual(
+                    os.path.exists(self.folder + "/state/demo/timeline.json"), "STUB_NO_TIMELINE" not in env
+                )
                 self.assert_nothing_left()
 
     def test_demo_interrupted(self):

@@ -1,8 +1,10 @@
-# ./dev demo: train a small model through the services, from nothing. Sourced by ./dev.
+# ./dev demo: plan, verify and train a small model through the services, from nothing. Sourced by
+# ./dev.
 # shellcheck shell=bash
 
 readonly DEMO=$STATE/demo
 readonly DEMO_DATA=$DEMO/data
+readonly DEMO_JOB=$ROOT/deploy/jobs/demo.yaml
 readonly DEMO_LOSS_LIMIT=2.0
 
 # The King James Bible as text, the last tenth for validation; reused when it is there.
@@ -32,6 +34,25 @@ run_client() {
   return $status
 }
 
+# check WHAT COMMAND...: notes what does not hold; the demo goes on and ends with 1.
+check() {
+  local what=$1 status=0
+  shift
+  "$@" || status=$?
+  [ "$status" -eq 0 ] || DEMO_FAULTS+=("$what ended with exit code $status")
+}
+
+# demo_result: says how the training ended, and how far down it brought the loss.
+demo_result() {
+  "$TESSERA" "--endpoint=$ENDPOINT" get job demo -o json |
+    /usr/bin/python3 -B "$ROOT/tools/dev/read_json.py" job-result "$DEMO_LOSS_LIMIT"
+}
+
+# draw_timeline FILE: the planned schedule, as SVG or for Perfetto.
+draw_timeline() {
+  run_client plan -f "$DEMO_JOB" --timeline "$1" >/dev/null && [ -s "$1" ]
+}
+
 command_demo() {
   [ $# -eq 0 ] || die_usage "demo takes no arguments"
   install_packages build demo
@@ -43,7 +64,7 @@ command_demo() {
   trap 'exit 129' HUP
   stop_cluster "$DEMO" || true # what an earlier demo has left, if it was killed
   prepare_demo_data
-  rm -rf "$DEMO"/coordinator "$DEMO"/worker-* "$DEMO"/log
+  rm -rf "$DEMO"/coordinator "$DEMO"/worker-* "$DEMO"/log "$DEMO"/timeline.*
   mkdir -p "$DEMO/log"
 
   heading "Starting a coordinator and four workers (logs: $DEMO/log)"
@@ -51,32 +72,40 @@ command_demo() {
   start_cluster "$DEMO" 127.0.0.1:0 4 "$DEMO_DATA"
   run_client get workers
 
+  DEMO_FAULTS=()
+  heading "Plan: tessera plan -f deploy/jobs/demo.yaml"
+  check "tessera plan" run_client plan -f "$DEMO_JOB"
+  check "tessera plan --timeline $DEMO/timeline.svg" draw_timeline "$DEMO/timeline.svg"
+  check "tessera plan --timeline $DEMO/timeline.json" draw_timeline "$DEMO/timeline.json"
+
+  heading "Against one rank: tessera verify -f deploy/jobs/demo.yaml --steps 3"
+  check "tessera verify" run_client verify -f "$DEMO_JOB" --name demo-verification --steps 3
+
   heading "Training: tessera create -f deploy/jobs/demo.yaml --watch"
-  local watched=0 job
-  run_client create -f "$ROOT/deploy/jobs/demo.yaml" --watch || watched=$?
-  job=$("$TESSERA" "--endpoint=$ENDPOINT" get jobs -o name | head -n 1)
-  job=${job#trainingJobs/}
-  [ -n "$job" ] || die "no job was created (exit code $watched of tessera create)"
+  check "tessera create --watch" run_client create -f "$DEMO_JOB" --name demo --watch
 
-  heading "Result: tessera describe job $job"
-  run_client describe job "$job" || true
-  heading "What is where: tessera get placement $job"
-  run_client get placement "$job" || true
+  heading "Result: tessera describe job demo"
+  check "tessera describe job demo" run_client describe job demo
+  heading "What is where: tessera get placement demo"
+  check "tessera get placement demo" run_client get placement demo
 
-  local verdict=0
   heading "Verdict"
-  "$TESSERA" "--endpoint=$ENDPOINT" get job "$job" -o json |
-    /usr/bin/python3 -B "$ROOT/tools/dev/read_json.py" job-result "$DEMO_LOSS_LIMIT" || verdict=$?
-  [ "$watched" -eq 0 ] || say "tessera create --watch ended with exit code $watched"
+  check "the job's result" demo_result
+  local fault
+  for fault in "${DEMO_FAULTS[@]}"; do say "NOT AS IT SHOULD BE: $fault"; done
+  say "The planned schedule is drawn in $DEMO/timeline.svg (any browser)"
+  say "and in $DEMO/timeline.json (ui.perfetto.dev, chrome://tracing)."
   cat <<TEXT
 
 To look further, start a cluster that stays, and try:
   ./dev up
   export TESSERA_ENDPOINT=127.0.0.1:7433 PATH=\$PWD/bazel-bin/cli:\$PWD/bazel-bin/worker:\$PATH
+  tessera plan -f deploy/jobs/demo.yaml
+  tessera verify -f deploy/jobs/demo.yaml --steps 3
   tessera create -f deploy/jobs/demo.yaml --name again --watch
   tessera get jobs; tessera describe job again; tessera get placement again -o wide
   tessera generate again --prompt 'And God said ' --temperature 0.7
   ./dev down
 TEXT
-  [ "$verdict" -eq 0 ] && [ "$watched" -eq 0 ] || exit 1
+  [ ${#DEMO_FAULTS[@]} -eq 0 ] || exit 1
 }

@@ -1,0 +1,20 @@
+// What was measured of a job's layout beside what it should be, as people read it.
+#ifndef TESSERA_CLI_JOB_REPORT_H_
+#define TESSERA_CLI_JOB_REPORT_H_
+
+#include <string>
+
+#include "proto/tessera/v1/training_job.pb.h"
+
+namespace tessera {
+
+// Of global_rank 0 in the last step, one line a group and collective: "equal", or what differs
+// from the prediction. Empty where nothing is known.
+std::string TrafficTable(const v1::JobProgress& progress);
+
+// Layout, steps, largest deviations and the verdict. REQUIRES: the job has a report.
+std::string VerificationText(const v1::TrainingJob& job);
+
+}  // namespace tessera
+
+#endif  // TESSERA_CLI_JOB_REPORT_H_
