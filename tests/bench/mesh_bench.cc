@@ -58,9 +58,9 @@ v1::TrainingJobSpec MakeSpec(const Mesh& mesh) {
   spec.mutable_data()->set_sequence_length(Divided(256, 16));
   spec.mutable_learning_rate()->set_peak(3e-4);
   spec.mutable_batch()->set_global_batch_size(16);
-  // The same tokens in a micro-batch of every rank's product, but in dp, which has half as many
-  // micro-batches.
-  spec.mutable_batch()->set_micro_batches(kMicroBatches / mesh.dp);
+  // 512 tokens of a micro-batch on every rank, as many as on one rank: dp and cp, which share out
+  // tokens, have half as many micro-batches.
+  spec.mutable_batch()->set_micro_batches(kMicroBatches / (mesh.dp * mesh.cp));
   spec.mutable_mesh()->set_dp(mesh.dp);
   spec.mutable_mesh()->set_cp(mesh.cp);
   spec.mutable_mesh()->set_pp(mesh.pp);
