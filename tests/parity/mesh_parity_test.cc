@@ -1,6 +1,6 @@
 // Every axis of the mesh, alone and together, against one rank: loss, global gradient norm and all
-// parameters after five steps. Ranks are threads with a device each; mesh_process_test runs some of
-// the rows as processes.
+// parameters after five steps. Ranks are threads with a device each; tests/e2e/verify_test.py
+// compares layouts of worker processes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,6 +24,21 @@ TEST_P(MeshParity, SameAsOneRank) {
   auto one = TrainInProcess(PlainSpec(row), data);
   ASSERT_TRUE(one.ok()) << one.status();
   ExpectSameTraining(row, *one, *split);
+}
+
+// A step of a real pipeline as a timeline: every action of every stage, an arrow for every message.
+TEST(MeshTrace, ShowsEveryActionOfTheStep) {
+  const MeshCase row{.name = "", .pp = 2, .tp = 2, .micro_batches = 4};
+  v1::TrainingJobSpec spec = MeshSpec(row);
+  spec.mutable_trace()->set_step(2);
+  spec.mutable_trace()->set_path("trace");
+  const auto run = TrainInProcess(spec, MeshData(row));
+  ASSERT_TRUE(run.ok()) << run.status();
+  const plan::Timeline& timeline = run->timeline;
+  EXPECT_TRUE(plan::CheckTimeline(timeline).ok()) << plan::CheckTimeline(timeline);
+  EXPECT_EQ(timeline.row_names.size(), 2u);
+  EXPECT_EQ(timeline.slices.size(), 2u * 4 * 4);  // forward, backward, a send and a receive each
+  EXPECT_EQ(timeline.flows.size(), 2u * 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, MeshParity, testing::ValuesIn(MeshCases()),

@@ -25,7 +25,12 @@ class Recorder : public TrainingObserver {
     if (on_step_) on_step_(result);
   }
   void OnStepBegin(int64_t) override {}
+  absl::Status OnTimeline(const plan::Timeline& traced) override {
+    timeline = traced;
+    return absl::OkStatus();
+  }
   std::vector<StepResult> steps;
+  plan::Timeline timeline;
 
  private:
   const std::function<void(const StepResult&)> on_step_;
@@ -99,6 +104,7 @@ absl::Status RunRank(const v1::TrainingJobSpec& spec, const JobData& data,
   TESSERA_RETURN_IF_ERROR(trainer->Run(recorder));
   TESSERA_RETURN_IF_ERROR(CheckTraffic(index, recorder.steps));
   rank.run.steps = recorder.steps;
+  rank.run.timeline = recorder.timeline;
   rank.run.usage = rank.device->arena().usage();
   TESSERA_RETURN_IF_ERROR(trainer->ShareWeights([&]() -> absl::Status {
     if (index != 0) return absl::OkStatus();

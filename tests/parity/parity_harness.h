@@ -37,6 +37,7 @@ struct ParityRun {
   std::map<std::string, std::vector<float>> parameters;  // whole, at the end
   TrainingRecord record;                                 // the same for CompareTraining
   std::string sample;                                    // of rank 0
+  plan::Timeline timeline;                               // of the step that spec.trace names
   ArenaUsage usage;                                      // of rank 0's device
   std::vector<ArenaUsage> usages;                        // of every global_rank's
 };
