@@ -71,28 +71,29 @@ void TransformerStage::Release(int chunk, int micro_batch) {
   }
 }
 
-const TransformerActivations& TransformerStage::At(int chunk, int micro_batch) const {
+int TransformerStage::SlotOf(int chunk, int micro_batch) const {
   const std::vector<Slot>& slots = chunks_[chunk].slots;
-  return std::find_if(slots.begin(), slots.end(),
-                      [&](const Slot& slot) { return slot.micro_batch == micro_batch; })
-      ->activations;
+  const auto slot = std::find_if(slots.begin(), slots.end(),
+                                 [&](const Slot& each) { return each.micro_batch == micro_batch; });
+  return static_cast<int>(slot - slots.begin());
 }
 
 Tensor TransformerStage::Input(int chunk, int micro_batch) const {
-  return At(chunk, micro_batch).input;
+  return chunks_[chunk].slots[SlotOf(chunk, micro_batch)].activations.input;
 }
 
 Tensor TransformerStage::Output(int chunk, int micro_batch) const {
-  return At(chunk, micro_batch).output();
+  return chunks_[chunk].slots[SlotOf(chunk, micro_batch)].activations.output();
 }
 
 Tensor TransformerStage::Gradient(int chunk, int micro_batch) const {
-  return At(chunk, micro_batch).d_residual;
+  return chunks_[chunk].slots[SlotOf(chunk, micro_batch)].activations.d_residual;
 }
 
 absl::Status TransformerStage::Compute(const plan::Action& action, Stream& stream) {
   const Transformer& model = *chunks_[action.chunk].model;
-  auto& activations = const_cast<TransformerActivations&>(At(action.chunk, action.micro_batch));
+  TransformerActivations& activations =
+      chunks_[action.chunk].slots[SlotOf(action.chunk, action.micro_batch)].activations;
   if (action.kind == ActionKind::kForward) {
     return Forward(model, action.micro_batch, activations, stream);
   }

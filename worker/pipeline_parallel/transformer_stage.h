@@ -69,7 +69,8 @@ class TransformerStage : public StageCompute {
 
   TransformerStage(TransformerScratch scratch, DType dtype, Device& device)
       : scratch_(std::move(scratch)), send_memory_(device, dtype) {}
-  const TransformerActivations& At(int chunk, int micro_batch) const;
+  // Which slot of the chunk has the micro-batch. REQUIRES: it has memory.
+  int SlotOf(int chunk, int micro_batch) const;
   absl::Status Forward(const Transformer& model, int micro_batch,
                        TransformerActivations& activations, Stream& stream);
   absl::Status ForwardLosses(const Transformer& model, int micro_batch,

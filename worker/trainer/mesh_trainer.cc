@@ -11,8 +11,8 @@
 #include "worker/checkpoint/weight_writer.h"
 #include "worker/model/initial_weights.h"
 #include "worker/model/units.h"
-#include "worker/pipeline_parallel/measured_timeline.h"
 #include "worker/trainer/planted_error.h"
+#include "worker/trainer/step_timeline.h"
 
 namespace tessera {
 namespace {
@@ -311,46 +311,13 @@ MicroBatchIo MeshTrainer::IoOf(HostBatch& batch, LossTotal& total) const {
 absl::Status MeshTrainer::ShareTimeline(int64_t step, TrainingObserver& observer) {
   const plan::Coordinates& at = config_.at;
   if (at.dp_rank != 0 || at.cp_rank != 0 || at.tp_rank != 0) return absl::OkStatus();
-  std::vector<std::vector<MeasuredAction>> ranks;
-  std::vector<std::string> names;
-  for (int rank = 0; rank < config_.mesh.pp; ++rank) {
-    const plan::StageActions& actions = actions_[rank];
-    const Shape shape{2 * static_cast<int64_t>(actions.size())};
-    TESSERA_ASSIGN_OR_RETURN(
-        const DeviceBuffer buffer,
-        device_.Allocate(shape.num_elements() * static_cast<int64_t>(sizeof(int64_t)),
-                         MemoryCategory::kCommunication, "timeline"));
-    const Tensor tensor = buffer.View(DType::kInt64, shape);
-    std::vector<int64_t> times;  // begin and end of each, nanoseconds
-    for (const MeasuredAction& each : measured_) {
-      if (rank != at.pp_rank) break;
-      for (const auto time : {each.begin, each.end}) {
-        times.push_back(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
-      }
-    }
-    times.resize(shape.num_elements());
-    TESSERA_RETURN_IF_ERROR(device_.CopyIn(times.data(), tensor.size_bytes(), tensor, *stream_));
-    TESSERA_RETURN_IF_ERROR(groups_.pp->Broadcast(tensor, rank, *stream_));
-    TESSERA_RETURN_IF_ERROR(device_.CopyOut(tensor, times.data(), tensor.size_bytes(), *stream_));
-    TESSERA_RETURN_IF_ERROR(stream_->Synchronize());
-    auto time_at = [&](size_t i) {
-      return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(times[i]));
-    };
-    ranks.emplace_back();
-    for (size_t i = 0; i < actions.size(); ++i) {
-      ranks.back().push_back({actions[i], time_at(2 * i), time_at(2 * i + 1)});
-    }
-    const GroupSpec::Member& member = groups_.pp->group().members[rank];
-    names.push_back(
-        absl::StrCat("pp_rank ", rank, ", global_rank ", member.global_rank, ", ", member.worker));
-  }
-  measured_.clear();
-  if (at.global_rank != 0) return absl::OkStatus();
-  return observer.OnTimeline(
-      MeasuredTimeline(ranks, std::move(names),
-                       absl::StrCat(plan::PipelineScheduleName(config_.schedule.schedule),
-                                    ", step ", step, ", measured")));
+  TESSERA_ASSIGN_OR_RETURN(
+      const plan::Timeline timeline,
+      GatherTimeline(actions_, std::exchange(measured_, {}),
+                     absl::StrCat(plan::PipelineScheduleName(config_.schedule.schedule), ", step ",
+                                  step, ", measured"),
+                     *groups_.pp, device_, *stream_));
+  return at.global_rank == 0 ? observer.OnTimeline(timeline) : absl::OkStatus();
 }
 
 absl::StatusOr<double> MeshTrainer::Evaluate(TrainingObserver& observer) {
