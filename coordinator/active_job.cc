@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/mesh.h"
 #include "proto/rpc/field_error.h"
 
 namespace tessera {
@@ -19,19 +20,35 @@ std::string Describe(const v1::PendingCollective& pending) {
                       pending.step());
 }
 
-// "; in group dp[...], all_reduce #7 of 1024 bytes in step 3 on workers/w0 (global_rank 0), ...":
-// what the other ranks were waiting for, or else what the failed one was last known to do.
+bool IsMember(const v1::MeshCoordinates& coordinates, const std::string& group) {
+  const plan::Coordinates at = {coordinates.global_rank(), coordinates.dp_rank(),
+                                coordinates.cp_rank(), coordinates.pp_rank(),
+                                coordinates.tp_rank()};
+  for (const plan::GroupAxis axis : plan::kGroupAxes) {
+    if (plan::GroupName(at, axis) == group) return true;
+  }
+  return false;
+}
+
+// "; group dp[...], all_reduce #7 of 1024 bytes in step 3 was pending on workers/w0 (global_rank
+// 0), ...": what the other ranks were waiting for, in a group of the failed rank if one is known,
+// or else what the failed one was last known to do.
 std::string PendingOf(const std::vector<ActiveJob::Rank>& ranks, const ActiveJob::Rank& failed) {
-  std::string first;
-  std::vector<std::string> waiting;
+  const v1::PendingCollective* chosen = nullptr;
   for (const ActiveJob::Rank& rank : ranks) {
     if (&rank == &failed || !rank.pending.has_value()) continue;
-    const std::string text = Describe(*rank.pending);
-    if (first.empty()) first = text;
-    if (text == first) waiting.push_back(RankName(rank));
+    const bool is_waiting_for_failed = IsMember(failed.coordinates, rank.pending->group());
+    if (chosen == nullptr || is_waiting_for_failed) chosen = &*rank.pending;
+    if (is_waiting_for_failed) break;
   }
-  if (!first.empty()) {
-    return absl::StrCat("; ", first, " was pending on ", absl::StrJoin(waiting, ", "));
+  if (chosen != nullptr) {
+    const std::string text = Describe(*chosen);
+    std::vector<std::string> waiting;
+    for (const ActiveJob::Rank& rank : ranks) {
+      if (&rank == &failed || !rank.pending.has_value()) continue;
+      if (Describe(*rank.pending) == text) waiting.push_back(RankName(rank));
+    }
+    return absl::StrCat("; ", text, " was pending on ", absl::StrJoin(waiting, ", "));
   }
   if (failed.pending.has_value()) {
     return absl::StrCat("; it was last known to be in ", Describe(*failed.pending));

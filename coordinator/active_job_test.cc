@@ -58,6 +58,25 @@ TEST(ActiveJob, LossNamesWorkerRankGroupAndCollective) {
   EXPECT_EQ(ReasonOf(outcome.error), "WORKER_LOST");
 }
 
+// Others may be waiting for those who wait for the lost one.
+TEST(ActiveJob, LossNamesAGroupOfTheLostRank) {
+  google::protobuf::RepeatedPtrField<v1::RankPlacement> placement = Ranks(3);
+  for (int rank = 0; rank < 3; ++rank) placement[rank].mutable_coordinates()->set_pp_rank(rank);
+  ActiveJob job("uid", 1, placement, true);
+  job.Lost(*job.FindWorker("workers/w2"), "gone", kNow);
+  ActiveJob::Rank& first = *job.FindWorker("workers/w0");
+  first.pending = AllReduce();  // of stage 0
+  job.Ended(first, absl::AbortedError("aborted"), kNow);
+  ActiveJob::Rank& second = *job.FindWorker("workers/w1");
+  second.pending = AllReduce();
+  second.pending->set_group("pp[dp=0,cp=0,tp=0]");
+  second.pending->set_operation("recv");
+  job.Ended(second, absl::AbortedError("aborted"), kNow);
+  EXPECT_EQ(job.Resolve(kNow)->message,
+            "workers/w2 (global_rank 2) was lost: gone; group pp[dp=0,cp=0,tp=0], recv #7 of 1024 "
+            "bytes in step 3 was pending on workers/w1 (global_rank 1)");
+}
+
 TEST(ActiveJob, ACauseIsPreferredToItsEchoes) {
   ActiveJob job("uid", 1, Ranks(3), true);
   job.Ended(*job.FindWorker("workers/w0"), absl::UnavailableError("peer gone"), kNow);

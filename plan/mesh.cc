@@ -3,6 +3,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace tessera::plan {
+namespace {
+
+// Whether a group along `axis` has ranks that differ in `coordinate`.
+bool IsOver(GroupAxis axis, GroupAxis coordinate) {
+  if (axis == coordinate) return true;
+  return axis == GroupAxis::kZero && (coordinate == GroupAxis::kDp || coordinate == GroupAxis::kCp);
+}
+
+}  // namespace
 
 absl::Status CheckMesh(const MeshSize& mesh) {
   int64_t product = 1;
@@ -53,28 +62,31 @@ const char* GroupAxisName(GroupAxis axis) {
   return "unknown";
 }
 
+std::string GroupName(const Coordinates& at, GroupAxis axis) {
+  const char* separator = "";
+  std::string group = absl::StrCat(GroupAxisName(axis), "[");
+  auto fix = [&](bool over, const char* name, int value) {
+    if (over) return;
+    absl::StrAppend(&group, separator, name, "=", value);
+    separator = ",";
+  };
+  fix(IsOver(axis, GroupAxis::kDp), "dp", at.dp_rank);
+  fix(IsOver(axis, GroupAxis::kCp), "cp", at.cp_rank);
+  fix(IsOver(axis, GroupAxis::kPp), "pp", at.pp_rank);
+  fix(IsOver(axis, GroupAxis::kTp), "tp", at.tp_rank);
+  return group + "]";
+}
+
 Group GroupOf(const MeshSize& mesh, int global_rank, GroupAxis axis) {
   const Coordinates at = CoordinatesOf(mesh, global_rank);
-  const bool over_dp = axis == GroupAxis::kDp || axis == GroupAxis::kZero;
-  const bool over_cp = axis == GroupAxis::kCp || axis == GroupAxis::kZero;
-  const bool over_pp = axis == GroupAxis::kPp;
-  const bool over_tp = axis == GroupAxis::kTp;
+  const bool over_dp = IsOver(axis, GroupAxis::kDp);
+  const bool over_cp = IsOver(axis, GroupAxis::kCp);
+  const bool over_pp = IsOver(axis, GroupAxis::kPp);
+  const bool over_tp = IsOver(axis, GroupAxis::kTp);
 
   Group group;
   group.axis = axis;
-  const char* separator = "";
-  group.name = absl::StrCat(GroupAxisName(axis), "[");
-  auto fix = [&](bool over, const char* name, int value) {
-    if (over) return;
-    absl::StrAppend(&group.name, separator, name, "=", value);
-    separator = ",";
-  };
-  fix(over_dp, "dp", at.dp_rank);
-  fix(over_cp, "cp", at.cp_rank);
-  fix(over_pp, "pp", at.pp_rank);
-  fix(over_tp, "tp", at.tp_rank);
-  group.name += "]";
-
+  group.name = GroupName(at, axis);
   for (int dp = over_dp ? 0 : at.dp_rank; dp <= (over_dp ? mesh.dp - 1 : at.dp_rank); ++dp) {
     for (int cp = over_cp ? 0 : at.cp_rank; cp <= (over_cp ? mesh.cp - 1 : at.cp_rank); ++cp) {
       for (int pp = over_pp ? 0 : at.pp_rank; pp <= (over_pp ? mesh.pp - 1 : at.pp_rank); ++pp) {

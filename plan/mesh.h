@@ -45,9 +45,12 @@ inline constexpr GroupAxis kGroupAxes[] = {GroupAxis::kDp, GroupAxis::kCp, Group
                                            GroupAxis::kTp, GroupAxis::kZero};
 const char* GroupAxisName(GroupAxis axis);
 
+// "dp[cp=0,pp=1,tp=0]": the fixed coordinates; unique in the mesh.
+std::string GroupName(const Coordinates& at, GroupAxis axis);
+
 struct Group {
   GroupAxis axis = GroupAxis::kDp;
-  std::string name;          // "dp[cp=0,pp=1,tp=0]": the fixed coordinates; unique in the mesh
+  std::string name;          // GroupName
   std::vector<int> members;  // global ranks, ascending along the axis (zero: dp outer, cp inner)
   int group_rank = 0;        // index of the rank it was made for
 };
