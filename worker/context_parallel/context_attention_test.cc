@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/conformance.h"
+#include "plan/sequence_split.h"
 #include "worker/context_parallel/conformance_ranks.h"
 #include "worker/context_parallel/context_traffic.h"
 #include "worker/context_parallel/zigzag.h"
@@ -83,7 +84,8 @@ int64_t PackedColumns(const AttentionShape& shape) {
 std::vector<int64_t> RowsOf(const AttentionShape& whole, int cp_size, int cp_rank) {
   std::vector<int64_t> rows;
   for (int64_t b = 0; b < whole.batch; ++b) {
-    for (const int32_t position : ZigzagPositions(whole.time, cp_size, cp_rank)) {
+    for (const int32_t position :
+         plan::PositionsOf(cp_size, cp_rank, static_cast<int>(whole.time))) {
       rows.push_back(b * whole.time + position);
     }
   }
