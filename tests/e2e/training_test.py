@@ -6,6 +6,7 @@ import signal
 import subprocess
 import unittest
 import uuid
+import xml.etree.ElementTree
 
 from tests.e2e import cluster as e2e
 
@@ -52,6 +53,23 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(groups, {"dp": 2, "cp": 1, "pp": 1, "tp": 1, "zero": 2})
         units = {s["unit"] for s in placement["ranks"][1]["shards"]}
         self.assertEqual(units, {"embedding", "layer.0", "layer.1", "head"})
+
+    def test_traces_a_step(self):
+        job = e2e.SMALL_JOB.format(steps=4, dp=1).replace("mesh: {dp: 1}", "mesh: {pp: 2}")
+        self.cluster.create("traced", job + "trace: {step: 3, path: traces/third}\n")
+        self.cluster.wait_state("traced", "SUCCEEDED")
+        traces = os.path.join(self.cluster.dir, "w0", "exports", "traces")
+        with open(os.path.join(traces, "third.json")) as file:
+            events = json.load(file)["traceEvents"]
+        measured = [e for e in events if e["ph"] == "X"]
+        self.assertEqual({e["pid"] for e in measured}, {0, 1})
+        self.assertTrue(all(e["dur"] >= 0 for e in measured))
+        starts = {e["id"] for e in events if e["ph"] == "s"}
+        ends = {e["id"] for e in events if e["ph"] == "f"}
+        self.assertEqual(starts, ends)
+        self.assertGreater(len(starts), 0)
+        drawn = xml.etree.ElementTree.parse(os.path.join(traces, "third.svg"))
+        self.assertTrue(drawn.getroot().tag.endswith("svg"))
 
     def test_exports_and_starts_from_an_export(self):
         llama = e2e.SMALL_JOB.format(steps=40, dp=2).replace(

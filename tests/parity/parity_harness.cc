@@ -52,15 +52,7 @@ struct Rank {
   std::unique_ptr<Transport> transport;
   absl::Status status;
   ParityRun run;
-  std::map<std::string, std::vector<float>> own;  // what this rank holds
 };
-
-plan::MeshSize MeshOf(const v1::TrainingJobSpec& spec) {
-  return {.dp = std::max(1, spec.mesh().dp()),
-          .cp = std::max(1, spec.mesh().cp()),
-          .pp = std::max(1, spec.mesh().pp()),
-          .tp = std::max(1, spec.mesh().tp())};
-}
 
 // Counted and predicted traffic are equal, in every step that updates weights.
 absl::Status CheckTraffic(int index, const std::vector<StepResult>& steps) {
@@ -78,62 +70,16 @@ absl::Status CheckTraffic(int index, const std::vector<StepResult>& steps) {
   return absl::OkStatus();
 }
 
-absl::Status RunRank(const v1::TrainingJobSpec& spec, const JobData& data,
-                     const ParityOptions& options, const std::vector<std::string>& addresses,
-                     int index, Rank& rank) {
-  const plan::MeshSize mesh = MeshOf(spec);
-  std::vector<std::unique_ptr<Communicator>> groups;
-  for (const plan::GroupAxis axis : plan::kGroupAxes) {
-    TESSERA_ASSIGN_OR_RETURN(
-        auto group, rank.transport->Join(MakeGroup(plan::GroupOf(mesh, index, axis), addresses)));
-    groups.push_back(std::move(group));
-  }
-  const MeshGroups by_axis{groups[0].get(), groups[1].get(), groups[2].get(), groups[3].get(),
-                           groups[4].get()};
-  const plan::Coordinates at = plan::CoordinatesOf(mesh, index);
-  v1::MeshCoordinates coordinates;
-  coordinates.set_global_rank(index);
-  coordinates.set_dp_rank(at.dp_rank);
-  coordinates.set_cp_rank(at.cp_rank);
-  coordinates.set_pp_rank(at.pp_rank);
-  coordinates.set_tp_rank(at.tp_rank);
-  TESSERA_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(spec, coordinates, by_axis, data,
-                                                         options.weights, *rank.device));
-  if (options.prepare) TESSERA_RETURN_IF_ERROR(options.prepare(*trainer));
-  Recorder recorder(index == 0 ? options.on_step : nullptr);
-  TESSERA_RETURN_IF_ERROR(trainer->Run(recorder));
-  TESSERA_RETURN_IF_ERROR(CheckTraffic(index, recorder.steps));
-  rank.run.steps = recorder.steps;
-  rank.run.timeline = recorder.timeline;
-  rank.run.usage = rank.device->arena().usage();
-  TESSERA_RETURN_IF_ERROR(trainer->ShareWeights([&]() -> absl::Status {
-    if (index != 0) return absl::OkStatus();
-    if (options.finish) TESSERA_RETURN_IF_ERROR(options.finish(*trainer));
-    if (!options.collect_parameters) return absl::OkStatus();
-    TESSERA_ASSIGN_OR_RETURN(rank.run.record.parameters, ReadParameters(*trainer));
-    for (const TrainingRecord::Parameter& parameter : rank.run.record.parameters) {
-      rank.run.parameters[parameter.name] = parameter.values;
-    }
-    for (const StepResult& step : recorder.steps) {
-      if (step.step > 0) rank.run.record.steps.push_back(step);
-    }
-    return absl::OkStatus();
-  }));
-  TESSERA_ASSIGN_OR_RETURN(rank.run.sample, trainer->Sample(recorder));
-  if (!options.collect_parameters) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(rank.own, trainer->ReadOwnParameters());
-  return absl::OkStatus();
-}
-
 bool IsSame(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-absl::Status CheckAgreement(const ParityRun& first, const ParityRun& other, size_t index) {
-  for (size_t i = 0; i < first.steps.size(); ++i) {
-    const StepResult &a = first.steps[i], &b = other.steps.at(i);
+absl::Status CheckSameSteps(const std::vector<StepResult>& first,
+                            const std::vector<StepResult>& other, int global_rank) {
+  for (size_t i = 0; i < first.size(); ++i) {
+    const StepResult &a = first[i], &b = other.at(i);
     if (!IsSame(a.loss, b.loss) || !IsSame(a.gradient_norm, b.gradient_norm) ||
         a.skipped_steps != b.skipped_steps || a.loss_scale != b.loss_scale ||
         a.validation_loss != b.validation_loss) {
-      return absl::InternalError(absl::StrCat("rank ", index, " disagrees on step ", a.step));
+      return absl::InternalError(absl::StrCat("rank ", global_rank, " disagrees on step ", a.step));
     }
   }
   return absl::OkStatus();
@@ -157,6 +103,60 @@ std::vector<int32_t> SyntheticTokens(int64_t count, int32_t vocab, uint32_t seed
   return tokens;
 }
 
+plan::MeshSize MeshOf(const v1::TrainingJobSpec& spec) {
+  return {.dp = std::max(1, spec.mesh().dp()),
+          .cp = std::max(1, spec.mesh().cp()),
+          .pp = std::max(1, spec.mesh().pp()),
+          .tp = std::max(1, spec.mesh().tp())};
+}
+
+absl::Status TrainRank(const v1::TrainingJobSpec& spec, const JobData& data,
+                       const ParityOptions& options, const std::vector<std::string>& addresses,
+                       int index, Transport& transport, Device& device, ParityRun& run) {
+  const plan::MeshSize mesh = MeshOf(spec);
+  std::vector<std::unique_ptr<Communicator>> groups;
+  for (const plan::GroupAxis axis : plan::kGroupAxes) {
+    TESSERA_ASSIGN_OR_RETURN(
+        auto group, transport.Join(MakeGroup(plan::GroupOf(mesh, index, axis), addresses)));
+    groups.push_back(std::move(group));
+  }
+  const MeshGroups by_axis{groups[0].get(), groups[1].get(), groups[2].get(), groups[3].get(),
+                           groups[4].get()};
+  const plan::Coordinates at = plan::CoordinatesOf(mesh, index);
+  v1::MeshCoordinates coordinates;
+  coordinates.set_global_rank(index);
+  coordinates.set_dp_rank(at.dp_rank);
+  coordinates.set_cp_rank(at.cp_rank);
+  coordinates.set_pp_rank(at.pp_rank);
+  coordinates.set_tp_rank(at.tp_rank);
+  TESSERA_ASSIGN_OR_RETURN(
+      auto trainer, Trainer::Create(spec, coordinates, by_axis, data, options.weights, device));
+  if (options.prepare) TESSERA_RETURN_IF_ERROR(options.prepare(*trainer));
+  Recorder recorder(index == 0 ? options.on_step : nullptr);
+  TESSERA_RETURN_IF_ERROR(trainer->Run(recorder));
+  TESSERA_RETURN_IF_ERROR(CheckTraffic(index, recorder.steps));
+  run.steps = recorder.steps;
+  run.timeline = recorder.timeline;
+  run.usage = device.arena().usage();
+  TESSERA_RETURN_IF_ERROR(trainer->ShareWeights([&]() -> absl::Status {
+    if (index != 0) return absl::OkStatus();
+    if (options.finish) TESSERA_RETURN_IF_ERROR(options.finish(*trainer));
+    if (!options.collect_parameters) return absl::OkStatus();
+    TESSERA_ASSIGN_OR_RETURN(run.record.parameters, ReadParameters(*trainer));
+    for (const TrainingRecord::Parameter& parameter : run.record.parameters) {
+      run.parameters[parameter.name] = parameter.values;
+    }
+    for (const StepResult& step : recorder.steps) {
+      if (step.step > 0) run.record.steps.push_back(step);
+    }
+    return absl::OkStatus();
+  }));
+  TESSERA_ASSIGN_OR_RETURN(run.sample, trainer->Sample(recorder));
+  if (!options.collect_parameters) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(run.own, trainer->ReadOwnParameters());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const JobData& data,
                                          const ParityOptions& options) {
   const plan::MeshSize mesh = MeshOf(spec);
@@ -173,16 +173,18 @@ absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const 
   }
   std::vector<std::thread> threads;
   for (int i = 0; i < size; ++i) {
-    threads.emplace_back(
-        [&, i] { ranks[i].status = RunRank(spec, data, options, addresses, i, ranks[i]); });
+    threads.emplace_back([&, i] {
+      ranks[i].status = TrainRank(spec, data, options, addresses, i, *ranks[i].transport,
+                                  *ranks[i].device, ranks[i].run);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   for (const Rank& rank : ranks) TESSERA_RETURN_IF_ERROR(rank.status);
   for (int i = 1; i < size; ++i) {
-    TESSERA_RETURN_IF_ERROR(CheckAgreement(ranks[0].run, ranks[i].run, i));
+    TESSERA_RETURN_IF_ERROR(CheckSameSteps(ranks[0].run.steps, ranks[i].run.steps, i));
     // Ranks of a zero group hold the same weights.
     const int first = plan::GroupOf(mesh, i, plan::GroupAxis::kZero).members.front();
-    if (ranks[i].own != ranks[first].own) {
+    if (ranks[i].run.own != ranks[first].run.own) {
       return absl::InternalError(absl::StrCat("rank ", i, " disagrees on a parameter"));
     }
   }

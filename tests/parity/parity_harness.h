@@ -10,7 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/device.h"
+#include "plan/mesh.h"
 #include "proto/tessera/v1/spec.pb.h"
+#include "worker/comm/transport.h"
 #include "worker/data/token_source.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/verification.h"
@@ -36,6 +39,7 @@ struct ParityRun {
   std::vector<StepResult> steps;                         // as rank 0 saw them
   std::map<std::string, std::vector<float>> parameters;  // whole, at the end
   TrainingRecord record;                                 // the same for CompareTraining
+  std::map<std::string, std::vector<float>> own;         // what the rank holds at the end
   std::string sample;                                    // of rank 0
   plan::Timeline timeline;                               // of the step that spec.trace names
   ArenaUsage usage;                                      // of rank 0's device
@@ -59,6 +63,14 @@ struct ParityOptions {
 // ranks disagree on a step's result or, of a zero group, on a parameter, bit for bit.
 absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const JobData& data,
                                          const ParityOptions& options = {});
+
+// What each of those ranks does, whatever connects them. addresses: of all global_ranks'
+// transports. run: what this rank saw, also where it fails.
+absl::Status TrainRank(const v1::TrainingJobSpec& spec, const JobData& data,
+                       const ParityOptions& options, const std::vector<std::string>& addresses,
+                       int index, Transport& transport, Device& device, ParityRun& run);
+
+plan::MeshSize MeshOf(const v1::TrainingJobSpec& spec);
 
 // A small model on synthetic data: vocabulary 257, sequence 37, 3 heads of 8.
 v1::TrainingJobSpec SmallSpec();

@@ -1,0 +1,75 @@
+// The parity table with a process per rank: the same bits as with a thread per rank, and so, by
+// mesh_parity_test, one rank's within the tolerances, which is checked again.
+//
+// TESSERA_LONG_TESTS=1: every row over every link, else a few rows and the largest of them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/parity/mesh_cases.h"
+#include "tests/parity/parity_harness.h"
+#include "tests/parity/rank_processes.h"
+
+namespace tessera {
+namespace {
+
+class ProcessParity : public testing::TestWithParam<std::tuple<MeshCase, RankLink>> {};
+
+void ExpectSameBits(const ParityRun& threads, const ParityRun& processes) {
+  ASSERT_EQ(processes.steps.size(), threads.steps.size());
+  for (size_t i = 0; i < threads.steps.size(); ++i) {
+    EXPECT_EQ(processes.steps[i].loss, threads.steps[i].loss) << "step " << i;
+    EXPECT_EQ(processes.steps[i].gradient_norm, threads.steps[i].gradient_norm) << "step " << i;
+  }
+  EXPECT_TRUE(processes.parameters == threads.parameters);
+}
+
+TEST_P(ProcessParity, SameAsThreadsAndOneRank) {
+  const auto& [row, link] = GetParam();
+  const JobData data = MeshData(row);
+  TrainAsProcesses(MeshSpec(row), data, link, [&](const ParityRun& run) {
+    // In the process of global_rank 0, so that the test's own has no threads to fork.
+    const auto threads = TrainInProcess(MeshSpec(row), data);
+    ASSERT_TRUE(threads.ok()) << threads.status();
+    ExpectSameBits(*threads, run);
+    const auto one = TrainInProcess(PlainSpec(row), data);
+    ASSERT_TRUE(one.ok()) << one.status();
+    ExpectSameTraining(row, *one, run);
+  });
+}
+
+std::vector<MeshCase> Rows() {
+  std::vector<MeshCase> all = MeshCases();
+  if (std::getenv("TESSERA_LONG_TESTS") != nullptr) return all;
+  std::vector<MeshCase> few;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_large = all[i].dp * all[i].cp * all[i].pp * all[i].tp >= 8;
+    if (is_large || i % 8 == 0) few.push_back(std::move(all[i]));
+  }
+  return few;
+}
+
+std::string LinkName(RankLink link) {
+  switch (link) {
+    case RankLink::kMapped:
+      return "Mapped";
+    case RankLink::kTcp:
+      return "Tcp";
+    case RankLink::kTwoHosts:
+      return "TwoHosts";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, ProcessParity,
+                         testing::Combine(testing::ValuesIn(Rows()),
+                                          testing::Values(RankLink::kMapped, RankLink::kTcp,
+                                                          RankLink::kTwoHosts)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + LinkName(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace tessera
