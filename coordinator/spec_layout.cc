@@ -120,23 +120,27 @@ plan::LayoutRequest LayoutOf(const v1::TrainingJobSpec& spec) {
   return request;
 }
 
+plan::ModelSizes ModelSizesOf(const v1::ModelSpec& model) {
+  plan::ModelSizes sizes;
+  sizes.is_llama = model.family() == v1::MODEL_FAMILY_LLAMA;
+  sizes.vocab_size = model.vocab_size();
+  sizes.context_length = model.context_length();
+  sizes.layers = model.layers();
+  sizes.heads = model.heads();
+  sizes.kv_heads = KvHeadsOf(model);
+  sizes.head_size = model.has_head_size() ? model.head_size() : model.hidden_size() / model.heads();
+  sizes.hidden_size = model.hidden_size();
+  sizes.intermediate_size = IntermediateSizeOf(model);
+  sizes.tied_embeddings =
+      model.has_tie_word_embeddings() ? model.tie_word_embeddings() : !sizes.is_llama;
+  sizes.attention_bias = sizes.is_llama && model.attention_bias();
+  return sizes;
+}
+
 plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
                                const std::vector<plan::StageChunk>& chunks) {
-  const v1::ModelSpec& model = spec.model();
   plan::TrafficRequest request;
-  request.is_llama = model.family() == v1::MODEL_FAMILY_LLAMA;
-  request.vocab_size = model.vocab_size();
-  request.context_length = model.context_length();
-  request.heads = model.heads();
-  request.kv_heads = KvHeadsOf(model);
-  request.head_size =
-      model.has_head_size() ? model.head_size() : model.hidden_size() / model.heads();
-  request.hidden_size = model.hidden_size();
-  request.intermediate_size = IntermediateSizeOf(model);
-  request.tied_embeddings =
-      model.has_tie_word_embeddings() ? model.tie_word_embeddings() : !request.is_llama;
-  request.attention_bias = model.attention_bias();
-
+  request.model = ModelSizesOf(spec.model());
   request.mesh = MeshOf(spec.mesh());
   request.chunks = chunks;
   request.schedule = ScheduleOf(spec).schedule;
@@ -151,10 +155,16 @@ plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
   request.sequence_parallel = spec.sequence_parallel();
   request.context_parallel = FromProto(spec.context_parallel());
   request.recompute = FromProto(spec.recompute());
-  request.recompute_layers = {0, model.layers()};
+  request.recompute_layers = {0, spec.model().layers()};
   if (spec.has_recompute_layers()) {
     request.recompute_layers = {spec.recompute_layers().first(), spec.recompute_layers().count()};
   }
+  // In a group of one there is nothing to shard.
+  request.zero_stage = request.mesh.dp * request.mesh.cp > 1 ? spec.zero_stage() : 0;
+  if (spec.gradient_reduction() == v1::GRADIENT_REDUCTION_PER_MICRO_BATCH) {
+    request.gradient_reduction = plan::GradientReduction::kPerMicroBatch;
+  }
+  request.resident_parameters = spec.parameter_gather().resident_parameters();
   request.clips_before_reduce = ClipsBeforeReduce(spec.optimizer());
   request.checks_replicated_gradients = spec.check_replicated_gradients();
   return request;

@@ -10,6 +10,7 @@
 #include "plan/pipeline_schedule.h"
 #include "plan/stage_partition.h"
 #include "plan/step_traffic.h"
+#include "plan/unit_sizes.h"
 #include "proto/tessera/v1/spec.pb.h"
 
 namespace tessera {
@@ -25,6 +26,7 @@ v1::PipelineSchedule ToProto(plan::PipelineSchedule schedule);
 // Sequences of a micro-batch on a rank.
 int64_t MicroBatchSizeOf(const v1::TrainingJobSpec& spec);
 plan::LayoutRequest LayoutOf(const v1::TrainingJobSpec& spec);
+plan::ModelSizes ModelSizesOf(const v1::ModelSpec& model);
 // chunks: those of the ranks in question.
 plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
                                const std::vector<plan::StageChunk>& chunks);

@@ -247,6 +247,19 @@ void CheckLayout(const v1::TrainingJobSpec& spec, Check& check) {
                 absl::StrCat("dp=", mesh.dp, " cp=", mesh.cp, " pp=", mesh.pp, " tp=", mesh.tp),
                 mesh_status.message());
   check.Range(spec.zero_stage(), 0, 3, "spec.zero_stage");
+  check.Enumerated(spec.gradient_reduction(),
+                   v1::GradientReduction_IsValid(spec.gradient_reduction()),
+                   "spec.gradient_reduction");
+  check.Require(spec.gradient_reduction() != v1::GRADIENT_REDUCTION_PER_MICRO_BATCH ||
+                    spec.optimizer().gradient_clipping() != v1::GRADIENT_CLIPPING_BEFORE_REDUCE,
+                "spec.gradient_reduction", "per_micro_batch",
+                "once with spec.optimizer.gradient_clipping before_reduce");
+  check.Require(!spec.has_parameter_gather() || spec.zero_stage() == 3, "spec.parameter_gather", "",
+                "only with spec.zero_stage 3");
+  check.Range(spec.parameter_gather().prefetch_units(), 0, 64,
+              "spec.parameter_gather.prefetch_units");
+  check.Range(spec.parameter_gather().resident_parameters(), 0, std::numeric_limits<int64_t>::max(),
+              "spec.parameter_gather.resident_parameters");
   const int64_t micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
   check.Range(spec.batch().global_batch_size(), 1, 1 << 24, "spec.batch.global_batch_size");
   check.Range(micro_batches, 1, 1 << 24, "spec.batch.micro_batches");
@@ -336,7 +349,6 @@ void CheckSplit(const v1::TrainingJobSpec& spec, Check& check) {
 void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
   check.Support(spec.model().dropout() == 0, "spec.model.dropout", spec.model().dropout(),
                 "0 only");
-  check.Support(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0 only");
   const bool clips_before =
       spec.optimizer().gradient_clipping() == v1::GRADIENT_CLIPPING_BEFORE_REDUCE;
   check.Support(!clips_before || MeshOf(spec.mesh()).cp == 1, "spec.optimizer.gradient_clipping",

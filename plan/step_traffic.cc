@@ -1,7 +1,6 @@
 #include "plan/step_traffic.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 
 #include "absl/numeric/int128.h"
@@ -10,11 +9,8 @@ namespace tessera::plan {
 namespace {
 
 using enum TrafficKind;
-// Sizes of absurd models overflow int64 on the way.
-using Size = absl::int128;
+using Size = BigSize;
 
-// Of parameters that start at multiples of 32 elements (worker/zero/unit_layout.h).
-constexpr int kAlignmentElements = 32;
 constexpr int kFp32Bytes = 4;
 // What is summed over ranks once or more in a step.
 constexpr int kValidTargetsBytes = 8;  // an int64
@@ -22,7 +18,31 @@ constexpr int kLossTotalsBytes = 24;   // three of them
 constexpr int kFlagBytes = 8;          // whether somebody wants the weights
 constexpr int kNormBytes = 4;
 
-Size RoundUp(Size value, Size multiple) { return (value + multiple - 1) / multiple * multiple; }
+// Reductions of every gradient in a step.
+Size ReductionsOf(const TrafficRequest& request) {
+  const bool each = request.gradient_reduction == GradientReduction::kPerMicroBatch;
+  return each ? request.micro_batches : 1;
+}
+
+// How often a step gathers a unit whose parameters are sharded: before its forward and its
+// backward; what follows without another unit between uses it as it is.
+Size GathersOf(const TrafficRequest& request, const UnitSize& unit) {
+  const Size m = request.micro_batches;
+  switch (unit.kind) {
+    case UnitKind::kEmbedding:
+      // Backward needs gradients alone. A tied one is the head's matrix as well.
+      return request.model.tied_embeddings && request.mesh.pp == 1 ? 2 * m : m;
+    case UnitKind::kHead:
+      return m;  // forward and backward in one
+    case UnitKind::kLayer:
+      break;
+  }
+  const LayerRange& again = request.recompute_layers;
+  const bool recomputes = request.recompute != RecomputeKind::kNone && unit.layer >= again.first &&
+                          unit.layer < again.end();
+  const bool is_apart = request.schedule == PipelineSchedule::kZeroBubbleH1;
+  return recomputes && is_apart ? 3 * m : 2 * m;
+}
 
 // The numbers that the rules below are made of. Legend: M rows (tokens) of a micro-batch on a rank,
 // C hidden_size, H head_size, N query and G kv heads of a tp rank, s and g bytes of an element and
@@ -42,7 +62,6 @@ struct Sizes {
   Size stage_rows;        // M, or M / tp with sequence parallelism: what stages send
   Size heads;             // N
   Size kv_heads;          // G
-  Size vocabulary;        // ceil(V / tp)
   Size hidden;            // C, likewise wide
   Size activation_bytes;  // M*C*s
 };
@@ -61,13 +80,12 @@ Sizes::Sizes(const TrafficRequest& request) {
         0, std::min(chunk.layers.end(), again.end()) - std::max(chunk.layers.first, again.first));
   }
   recomputes = zero_bubble ? 2 : 1;
-  norms = request.is_llama ? 1 : 2;
+  norms = request.model.is_llama ? 1 : 2;
   rows = Size(request.micro_batch_size) * (request.sequence_length / request.mesh.cp);
   stage_rows = shards_rows ? rows / tp : rows;
-  heads = request.heads / tp;
-  kv_heads = std::max<int64_t>(request.kv_heads / tp, 1);
-  vocabulary = (Size(request.vocab_size) + tp - 1) / tp;
-  hidden = request.hidden_size;
+  heads = request.model.heads / tp;
+  kv_heads = std::max<int64_t>(request.model.kv_heads / tp, 1);
+  hidden = request.model.hidden_size;
   activation_bytes = rows * hidden * request.element_bytes;
 }
 
@@ -128,23 +146,24 @@ void AddTpActivations(const TrafficRequest& request, const Sizes& at, Counter& t
   tp.Add(kAllGather, 3 * head, at.rows * request.mesh.tp * kFp32Bytes);
 }
 
-// Once a step: gradients of what several ranks hold.
+// With every reduction over the zero group, before it: gradients of what several ranks hold.
 void AddTpGradients(const TrafficRequest& request, const Sizes& at, Counter& tp) {
   const Size c = at.hidden, g = request.gradient_bytes;
   const Size checks = request.checks_replicated_gradients ? 1 : 0;
   // Each rank has seen its own rows alone, or all ranks have seen all rows.
   const TrafficKind kind = at.shards_rows ? kAllReduce : kBroadcast;
-  const Size times = at.shards_rows ? 1 : checks;
-  const bool has_positions = at.has_embedding && !request.is_llama;
+  const Size reductions = ReductionsOf(request);
+  const Size times = reductions * (at.shards_rows ? Size(1) : checks);
+  const bool has_positions = at.has_embedding && !request.model.is_llama;
   tp.Add(kind, times * at.norms * 2 * at.layers, c * g);
   tp.Add(kind, times * at.norms * (at.has_head ? 1 : 0), c * g);
-  tp.Add(kind, has_positions ? times : 0, c * request.context_length * g);
+  tp.Add(kind, has_positions ? times : 0, c * request.model.context_length * g);
   // Biases after row-parallel products.
-  tp.Add(kBroadcast, request.is_llama ? 0 : checks * 2 * at.layers, c * g);
-  if (request.kv_heads >= request.mesh.tp) return;
-  const Size kv = Size(request.kv_heads) * request.head_size;
-  tp.Add(kAllReduce, 2 * at.layers, kv * c * g);
-  tp.Add(kAllReduce, request.attention_bias ? 2 * at.layers : 0, kv * g);
+  tp.Add(kBroadcast, request.model.is_llama ? 0 : reductions * checks * 2 * at.layers, c * g);
+  if (request.model.kv_heads >= request.mesh.tp) return;
+  const Size kv = Size(request.model.kv_heads) * request.model.head_size;
+  tp.Add(kAllReduce, reductions * 2 * at.layers, kv * c * g);
+  tp.Add(kAllReduce, request.model.attention_bias ? reductions * 2 * at.layers : 0, kv * g);
 }
 
 // Of groups along which a model is split.
@@ -167,8 +186,11 @@ void AddPp(const TrafficRequest& request, const Sizes& at, Counter pp) {
   neighbours -= (at.has_embedding ? 1 : 0) + (at.has_head ? 1 : 0);
   pp.Exchange(request.micro_batches * neighbours,
               at.stage_rows * at.hidden * request.element_bytes);
-  const bool has_tied = request.tied_embeddings && (at.has_embedding || at.has_head);
-  pp.Exchange(has_tied ? 1 : 0, at.vocabulary * at.hidden * request.gradient_bytes);
+  // The shards of a tied embedding's reduced gradient.
+  for (const UnitSize& unit : UnitSizesOf(request.model, request.mesh, request.chunks)) {
+    const Size shard = unit.shard_elements(request.mesh.dp * request.mesh.cp);
+    pp.Exchange(unit.least_elements > 0 ? 1 : 0, shard * request.gradient_bytes);
+  }
   pp.Add(kAllReduce, 1, kLossTotalsBytes);
   AddNorms(request, pp);
 }
@@ -178,7 +200,8 @@ void AddCp(const TrafficRequest& request, const Sizes& at, Counter cp) {
   const Size size = request.mesh.cp, s = request.element_bytes;
   const Size backwards = request.micro_batches * at.layers;
   const Size forwards = backwards + request.micro_batches * at.recomputed * at.recomputes;
-  const Size keys_values = at.rows * 2 * at.kv_heads * request.head_size;  // elements of K and V
+  const Size keys_values =
+      at.rows * 2 * at.kv_heads * request.model.head_size;  // elements of K and V
   switch (request.context_parallel) {
     case ContextParallelAttention::kRing:
       cp.Exchange(forwards * (size - 1), keys_values * s);
@@ -194,7 +217,7 @@ void AddCp(const TrafficRequest& request, const Sizes& at, Counter cp) {
       // Heads of a cp rank while it has whole sequences; kv heads are repeated where cp exceeds
       // them, and their gradients are then summed in fp32.
       const Size n = at.heads / size, kv = std::max<Size>(at.kv_heads / size, 1);
-      const Size head = size * at.rows * request.head_size;  // elements for each head
+      const Size head = size * at.rows * request.model.head_size;  // elements for each head
       const bool repeats = size > at.kv_heads;
       cp.Add(kAllToAll, forwards, head * (n + 2 * kv) * s);       // q, k, v
       cp.Add(kAllToAll, forwards, head * n * s);                  // output
@@ -209,50 +232,22 @@ void AddCp(const TrafficRequest& request, const Sizes& at, Counter cp) {
 // Also in a group of one.
 void AddDp(Counter dp) { dp.Add(kAllReduce, 1, kValidTargetsBytes); }
 
-Size AlignedSum(std::initializer_list<Size> parameters) {
-  Size total = 0;
-  for (const Size& parameter : parameters) total += RoundUp(parameter, kAlignmentElements);
-  return total;
-}
-
-// Elements of a unit's parameters on this rank, each at its alignment (worker/model/units.cc).
-Size EmbeddingElements(const TrafficRequest& request, const Sizes& at) {
-  const Size positions = request.is_llama ? 0 : request.context_length;
-  return AlignedSum({at.vocabulary * at.hidden, positions * at.hidden});
-}
-
-Size LayerElements(const TrafficRequest& request, const Sizes& at) {
-  const Size c = at.hidden, f = request.intermediate_size / request.mesh.tp;
-  const Size q = at.heads * request.head_size, kv = at.kv_heads * request.head_size;
-  if (!request.is_llama) {
-    return AlignedSum({c, c, c * 3 * q, 3 * q, q * c, c}) + AlignedSum({c, c, c * f, f, f * c, c});
-  }
-  const Size attention = AlignedSum({c, q * c, kv * c, kv * c, c * q});
-  const Size mlp = AlignedSum({c, f * c, f * c, c * f});
-  return attention + mlp + (request.attention_bias ? AlignedSum({q, kv, kv}) : Size(0));
-}
-
-Size HeadElements(const TrafficRequest& request, const Sizes& at) {
-  // Tied embeddings on two stages: the head has a copy.
-  const bool has_matrix = !request.tied_embeddings || request.mesh.pp > 1;
-  return at.norms * AlignedSum({at.hidden}) +
-         AlignedSum({has_matrix ? at.vocabulary * at.hidden : Size(0)});
-}
-
 // Also in a group of one, but for the flag.
-void AddZero(const TrafficRequest& request, const Sizes& at, Counter zero) {
+void AddZero(const TrafficRequest& request, Counter zero) {
   const int size = request.mesh.dp * request.mesh.cp;
-  auto unit = [&](Size times, Size elements) {
-    const Size bytes = RoundUp(elements, kAlignmentElements * size) * request.gradient_bytes;
-    zero.Add(kReduceScatter, times, bytes);
-    zero.Add(kAllGather, times, bytes);
-  };
-  unit(at.has_embedding ? 1 : 0, EmbeddingElements(request, at));
-  unit(at.layers, LayerElements(request, at));
-  unit(at.has_head ? 1 : 0, HeadElements(request, at));
+  for (const UnitSize& unit : UnitSizesOf(request.model, request.mesh, request.chunks)) {
+    const Size elements = unit.padded_elements(size);
+    zero.Add(kReduceScatter, ReductionsOf(request), elements * request.gradient_bytes);
+    if (request.zero_stage == 0) {
+      zero.Add(kAllGather, 1, elements * request.gradient_bytes);
+    } else {
+      zero.Add(kAllGather, IsGathered(request, unit) ? GathersOf(request, unit) : Size(1),
+               elements * request.element_bytes);
+    }
+  }
   zero.Add(kAllReduce, 1, kLossTotalsBytes);
   zero.Add(kAllReduce, 1, kNormBytes);
-  const bool is_split = request.mesh.tp * request.mesh.pp > 1;
+  const bool is_split = request.mesh.tp * request.mesh.pp > 1 || request.zero_stage > 0;
   zero.Add(kAllReduce, is_split && size > 1 ? 1 : 0, kFlagBytes);
 }
 
@@ -278,6 +273,10 @@ const char* TrafficKindName(TrafficKind kind) {
   return "unknown";
 }
 
+bool IsGathered(const TrafficRequest& request, const UnitSize& unit) {
+  return request.zero_stage == 3 && unit.parameter_elements() > request.resident_parameters;
+}
+
 StepTraffic PredictStepTraffic(const TrafficRequest& request) {
   const Sizes at(request);
   StepTraffic traffic;
@@ -285,7 +284,7 @@ StepTraffic PredictStepTraffic(const TrafficRequest& request) {
   AddCp(request, at, {GroupAxis::kCp, traffic});
   AddPp(request, at, {GroupAxis::kPp, traffic});
   AddTp(request, at, {GroupAxis::kTp, traffic});
-  AddZero(request, at, {GroupAxis::kZero, traffic});
+  AddZero(request, {GroupAxis::kZero, traffic});
   return traffic;
 }
 

@@ -13,6 +13,7 @@
 #include "plan/mesh.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/stage_partition.h"
+#include "plan/unit_sizes.h"
 
 namespace tessera::plan {
 
@@ -34,21 +35,12 @@ const char* TrafficKindName(TrafficKind kind);
 
 enum class ContextParallelAttention : uint8_t { kRing, kAllGather, kUlysses };
 enum class RecomputeKind : uint8_t { kNone, kAttention, kFull };
+// When gradients are reduced over the zero group: after the last micro-batch, or after each.
+enum class GradientReduction : uint8_t { kOnce, kPerMicroBatch };
 
 // A job as far as its traffic depends on it, and which part of the model the rank holds.
 struct TrafficRequest {
-  // The whole model.
-  bool is_llama = false;  // else gpt2
-  int64_t vocab_size = 1;
-  int64_t context_length = 1;
-  int64_t heads = 1;
-  int64_t kv_heads = 1;
-  int64_t head_size = 1;
-  int64_t hidden_size = 1;
-  int64_t intermediate_size = 1;
-  bool tied_embeddings = false;
-  bool attention_bias = false;
-
+  ModelSizes model;
   MeshSize mesh;
   // The rank's, from PartitionStages. All else that coordinates decide is the same on every rank.
   std::vector<StageChunk> chunks;
@@ -64,9 +56,15 @@ struct TrafficRequest {
   ContextParallelAttention context_parallel = ContextParallelAttention::kRing;
   RecomputeKind recompute = RecomputeKind::kNone;
   LayerRange recompute_layers;  // of the whole model
+  int zero_stage = 0;
+  GradientReduction gradient_reduction = GradientReduction::kOnce;
+  int64_t resident_parameters = 0;  // zero_stage 3: units of at most as many are not sharded
   bool clips_before_reduce = false;
   bool checks_replicated_gradients = false;
 };
+
+// Whether the unit's parameters are sharded, and so gathered before use.
+bool IsGathered(const TrafficRequest& request, const UnitSize& unit);
 
 struct TrafficCount {
   int64_t calls = 0;

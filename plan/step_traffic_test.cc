@@ -20,13 +20,14 @@ using enum TrafficKind;
 // Elements with padding: embedding 832 + 128, layer 384 + 640, head 2 * 32.
 TrafficRequest Gpt2() {
   TrafficRequest request;
-  request.vocab_size = 101;
-  request.context_length = 16;
-  request.heads = request.kv_heads = 4;
-  request.head_size = 2;
-  request.hidden_size = 8;
-  request.intermediate_size = 32;
-  request.tied_embeddings = true;
+  request.model.layers = 2;
+  request.model.vocab_size = 101;
+  request.model.context_length = 16;
+  request.model.heads = request.model.kv_heads = 4;
+  request.model.head_size = 2;
+  request.model.hidden_size = 8;
+  request.model.intermediate_size = 32;
+  request.model.tied_embeddings = true;
   request.chunks = {{{0, 2}, true, true}};
   request.micro_batches = 2;
   request.micro_batch_size = 3;
@@ -210,9 +211,9 @@ TEST(StepTraffic, TensorParallel) {
 TEST(StepTraffic, SharedKvHeads) {
   Check({{"llama",
           [](auto& r) {
-            r.is_llama = r.attention_bias = true;
-            r.tied_embeddings = false;
-            r.kv_heads = 2;
+            r.model.is_llama = r.model.attention_bias = true;
+            r.model.tied_embeddings = false;
+            r.model.kv_heads = 2;
             r.mesh.tp = 4;
           },
           {{kDp, kAllReduce, 1, 8},
@@ -268,7 +269,7 @@ TEST(StepTraffic, Pipeline) {
       {"not_tied",
        [](auto& r) {
          r.mesh.pp = 2;
-         r.tied_embeddings = false;
+         r.model.tied_embeddings = false;
          r.chunks = {{{0, 1}, true, false}};
        },
        {dp,
@@ -356,8 +357,8 @@ TEST(StepTraffic, ContextParallel) {
       // One kv head for two ranks. Embedding 832, layer 224 + 800, head 32, which pads to 64.
       {"ulysses_repeats_kv_heads",
        [](auto& r) {
-         r.is_llama = true;
-         r.kv_heads = 1;
+         r.model.is_llama = true;
+         r.model.kv_heads = 1;
          r.mesh.cp = 2;
          r.context_parallel = ContextParallelAttention::kUlysses;
        },
@@ -373,7 +374,7 @@ TEST(StepTraffic, AbsurdSizesStopAtTheLargestCount) {
   TrafficRequest request = Gpt2();
   request.mesh.cp = 2;
   request.context_parallel = ContextParallelAttention::kUlysses;
-  request.heads = request.kv_heads = request.head_size = 65536;
+  request.model.heads = request.model.kv_heads = request.model.head_size = 65536;
   request.sequence_length = 1 << 20;
   request.micro_batch_size = 128;
   request.chunks = {{{0, 1024}, true, true}};

@@ -60,6 +60,16 @@ class BenchSmokeTest(unittest.TestCase):
             for key in ("tokens_per_s", "gflops", "share_of_limit", "peak_bytes"):
                 self.assertGreater(row[key], 0, key)
 
+    def test_zero(self):
+        figures = run("zero_bench", "--divisor=16", "--steps=1", "--rounds=1")
+        self.assertEqual([row["zero_stage"] for row in figures["runs"]], [0, 1, 2, 3])
+        state = [row["state_bytes_per_rank"] for row in figures["runs"]]
+        self.assertEqual(state, sorted(state, reverse=True))
+        # fp32, two ranks: 16, 4 + 4 + 8 / 2, 4 + 12 / 2 and 16 / 2 bytes per parameter.
+        for row, share in zip(figures["runs"], (1, 12 / 16, 10 / 16, 8 / 16)):
+            self.assertAlmostEqual(row["state_bytes_per_rank"] / state[0], share, delta=0.01)
+            self.assertGreater(row["ratio_to_stage_0"], 0)
+
 
 if __name__ == "__main__":
     e2e.main()

@@ -31,11 +31,11 @@ absl::StatusOr<std::unique_ptr<GenerationModel>> GenerationModel::Create(
   TESSERA_RETURN_IF_ERROR(
       model->CheckRoom(ParameterBytes(units, options.dtype), device.arena().usage()));
   TESSERA_ASSIGN_OR_RETURN(model->stream_, device.CreateStream());
-  ZeroStoreOptions store_options;
+  ZeroOptions store_options;
   store_options.parameter_dtype = options.dtype;
   store_options.has_gradients = false;
-  TESSERA_ASSIGN_OR_RETURN(
-      model->store_, ZeroStore::Create(std::move(units), store_options, device, *model->stream_));
+  TESSERA_ASSIGN_OR_RETURN(model->store_, ZeroStore::Create(std::move(units), store_options,
+                                                            nullptr, device, *model->stream_));
   TESSERA_RETURN_IF_ERROR(model->Fill(source));
   model->transformer_ = std::make_unique<Transformer>(config, *model->store_);
   return model;

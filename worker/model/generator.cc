@@ -146,7 +146,8 @@ absl::Status Generator::RunChunks(bool with_logits, Pass& pass) {
     layer += model.chunk().layers;
     if (model.chunk().has_head) {
       if (with_logits) {
-        TESSERA_RETURN_IF_ERROR(model.ForwardHead(activations, pass.scratch, stream_));
+        TESSERA_RETURN_IF_ERROR(
+            model.ForwardHead(activations, pass.scratch, /*backward=*/false, stream_));
       }
     } else {
       TESSERA_RETURN_IF_ERROR(

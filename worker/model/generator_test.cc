@@ -62,7 +62,9 @@ class FixedStore : public ParameterStore {
     return absl::MakeConstSpan(parameters_[unit]);
   }
   absl::Status ReleaseParameters(int, Stream&) override { return absl::OkStatus(); }
-  absl::Status PrefetchParameters(int, Stream&) override { return absl::OkStatus(); }
+  absl::Status PrefetchParameters(absl::Span<const int>, Stream&) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<absl::Span<const Tensor>> AcquireGradients(int, Stream&) override {
     return absl::FailedPreconditionError("no gradients");
   }
@@ -99,7 +101,7 @@ struct Rig {
     tokens.resize(kCapacity, 0);
     EXPECT_TRUE(device->CopyIn(tokens.data(), whole->ids.size_bytes(), whole->ids, *stream).ok());
     EXPECT_TRUE(model.Forward(*whole, *scratch, *stream).ok());
-    EXPECT_TRUE(model.ForwardHead(*whole, *scratch, *stream).ok());
+    EXPECT_TRUE(model.ForwardHead(*whole, *scratch, /*backward=*/false, *stream).ok());
     const Tensor flat = scratch->head.logits.Reshape({kCapacity * config.vocab_size});
     std::vector<float> logits(config.vocab_size);
     EXPECT_TRUE(CopyOutFp32(flat.Slice(last * config.vocab_size, config.vocab_size),

@@ -1,7 +1,10 @@
 #include "worker/model/model_part.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
+
+#include "plan/unit_sizes.h"
 
 namespace tessera {
 namespace {
@@ -101,6 +104,61 @@ UnitSpec SplitUnit(const ModelConfig& config, const TensorParallelLayout& tp, Un
   return unit;
 }
 
+UnitSpec SplitEmbedding(const ModelConfig& config, const ModelPart& part,
+                        const std::vector<UnitSpec>& whole) {
+  return SplitUnit(config, part.tp, whole.front(), [&](UnitSplitter& split) {
+    split.Vocabulary(0);
+    if (config.family != ModelFamily::kLlama) split.Replicate(kPositionEmbedding, true);
+  });
+}
+
+UnitSpec SplitHead(const ModelConfig& config, const ModelPart& part,
+                   const std::vector<UnitSpec>& whole) {
+  const int norms = config.family == ModelFamily::kLlama ? 1 : 2;
+  UnitSpec head = SplitUnit(config, part.tp, whole.back(), [&](UnitSplitter& split) {
+    for (int i = 0; i < norms; ++i) split.Replicate(i, true);
+    if (!config.tie_word_embeddings) split.Vocabulary(norms);
+  });
+  if (!part.splits_tied_embedding) return head;
+  ParameterSpec copy = SplitEmbedding(config, part, whole).parameters.front();
+  copy.is_tied_copy = true;
+  copy.is_counted = false;
+  head.parameters.insert(head.parameters.begin(), std::move(copy));
+  return head;
+}
+
+// Elements up to the end of the last parameter, each at its alignment.
+int64_t AlignedElements(const UnitSpec& unit) {
+  int64_t end = 0;
+  for (const ParameterSpec& parameter : unit.parameters) {
+    const int64_t multiple = plan::kUnitAlignmentElements;
+    end += (parameter.local_shape.num_elements() + multiple - 1) / multiple * multiple;
+  }
+  return end;
+}
+
+// Where the tied embedding is split, of the embedding's unit and the head's.
+int64_t LeastTiedElements(const ModelConfig& config, const ModelPart& part,
+                          const std::vector<UnitSpec>& whole) {
+  if (!part.splits_tied_embedding) return 0;
+  return std::max(AlignedElements(SplitEmbedding(config, part, whole)),
+                  AlignedElements(SplitHead(config, part, whole)));
+}
+
+UnitSpec LocalEmbedding(const ModelConfig& config, const ModelPart& part,
+                        const std::vector<UnitSpec>& whole) {
+  UnitSpec embedding = SplitEmbedding(config, part, whole);
+  embedding.least_elements = LeastTiedElements(config, part, whole);
+  return embedding;
+}
+
+UnitSpec LocalHead(const ModelConfig& config, const ModelPart& part,
+                   const std::vector<UnitSpec>& whole) {
+  UnitSpec head = SplitHead(config, part, whole);
+  head.least_elements = LeastTiedElements(config, part, whole);
+  return head;
+}
+
 }  // namespace
 
 ModelPart ModelPart::Whole(const ModelConfig& config) {
@@ -125,29 +183,14 @@ std::vector<UnitSpec> LocalUnits(const ModelConfig& config, const ModelPart& par
   const bool is_llama = config.family == ModelFamily::kLlama;
   std::vector<UnitSpec> units;
   for (const ModelChunk& chunk : part.chunks) {
-    if (chunk.has_embedding) {
-      units.push_back(SplitUnit(config, part.tp, whole.front(), [&](UnitSplitter& split) {
-        split.Vocabulary(0);
-        if (!is_llama) split.Replicate(kPositionEmbedding, true);
-      }));
-    }
+    if (chunk.has_embedding) units.push_back(LocalEmbedding(config, part, whole));
     for (int64_t i = chunk.first_layer; i < chunk.first_layer + chunk.layers; ++i) {
       units.push_back(SplitUnit(config, part.tp, whole[i + 1], [&](UnitSplitter& split) {
         is_llama ? SplitLlamaLayer(config, split) : SplitGpt2Layer(config, split);
       }));
     }
     if (!chunk.has_head) continue;
-    UnitSpec head = whole.back();
-    const int norms = is_llama ? 1 : 2;
-    if (part.splits_tied_embedding) {
-      head.parameters.push_back(whole.front().parameters.front());
-      head.parameters.back().is_tied_copy = true;
-    }
-    units.push_back(SplitUnit(config, part.tp, std::move(head), [&](UnitSplitter& split) {
-      for (int i = 0; i < norms; ++i) split.Replicate(i, true);
-      if (!config.tie_word_embeddings || part.splits_tied_embedding) split.Vocabulary(norms);
-    }));
-    if (part.splits_tied_embedding) units.back().parameters.back().is_counted = false;
+    units.push_back(LocalHead(config, part, whole));
   }
   return units;
 }

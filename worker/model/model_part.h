@@ -33,7 +33,8 @@ struct ModelPart {
 // share; all else is the whole model's.
 ModelConfig LocalConfig(const ModelConfig& config, const TensorParallelLayout& tp);
 
-// Units of the part in forward order, with local shapes.
+// Units of the part in forward order, with local shapes. A head that has a copy of the tied token
+// embedding has it as its first parameter, where the embedding's unit has it as well.
 std::vector<UnitSpec> LocalUnits(const ModelConfig& config, const ModelPart& part);
 
 // Where a chunk's units are among LocalUnits.

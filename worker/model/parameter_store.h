@@ -26,8 +26,8 @@ class ParameterStore {
   // of the zero group ask for the same units in the same order.
   virtual absl::StatusOr<absl::Span<const Tensor>> AcquireParameters(int unit, Stream& stream) = 0;
   virtual absl::Status ReleaseParameters(int unit, Stream& stream) = 0;
-  // A hint that the unit will be asked for next.
-  virtual absl::Status PrefetchParameters(int unit, Stream& stream) = 0;
+  // These units will be asked for next, in this order. The same on all ranks of the zero group.
+  virtual absl::Status PrefetchParameters(absl::Span<const int> units, Stream& stream) = 0;
 
   // Where the model adds (+=) this micro-batch's gradients of the unit; valid until GradientsReady.
   virtual absl::StatusOr<absl::Span<const Tensor>> AcquireGradients(int unit, Stream& stream) = 0;

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "kernels/status_macros.h"
 #include "worker/model/units.h"
@@ -13,6 +14,11 @@ namespace {
 HeadTensors MakeHeadTensors(const ModelConfig& config, absl::Span<const Tensor> head,
                             absl::Span<const Tensor> embedding) {
   HeadTensors tensors;
+  Tensor copy;  // of the tied embedding, which is on another rank
+  if (config.tie_word_embeddings && embedding.empty()) {
+    copy = head.front();
+    head.remove_prefix(1);
+  }
   const bool is_llama = config.family == ModelFamily::kLlama;
   if (is_llama) {
     tensors.norm = {head[kLlamaFinalNorm], Tensor()};
@@ -21,6 +27,8 @@ HeadTensors MakeHeadTensors(const ModelConfig& config, absl::Span<const Tensor> 
   }
   if (!embedding.empty()) {
     tensors.tokens = EmbeddingTensors::FromUnit(embedding).tokens;
+  } else if (config.tie_word_embeddings) {
+    tensors.tokens = copy;
   } else {
     tensors.tokens = is_llama ? head[kLlamaHeadWeight] : head[kGpt2HeadWeight];
   }
@@ -72,6 +80,18 @@ absl::StatusOr<HeadTensors> Transformer::AcquireHeadGradients(Stream& stream) co
   return MakeHeadTensors(config_, head, embedding);
 }
 
+absl::Status Transformer::PrefetchLayersFrom(int layer, Stream& stream) const {
+  std::vector<int> units;
+  for (int i = layer; i < chunk_.layers; ++i) units.push_back(LayerUnit(i));
+  return store_.PrefetchParameters(units, stream);
+}
+
+absl::Status Transformer::PrefetchLayersBackFrom(int layer, Stream& stream) const {
+  std::vector<int> units;
+  for (int i = layer; i >= 0; --i) units.push_back(LayerUnit(i));
+  return store_.PrefetchParameters(units, stream);
+}
+
 absl::Status Transformer::Forward(TransformerActivations& activations, TransformerScratch& scratch,
                                   Stream& stream) const {
   TESSERA_RETURN_IF_ERROR(ForwardEmbedding(0, activations, scratch, stream));
@@ -92,6 +112,7 @@ absl::Status Transformer::ForwardEmbedding(int64_t first_position,
   if (units_.embedding < 0) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(absl::Span<const Tensor> embedding,
                            store_.AcquireParameters(units_.embedding, stream));
+  TESSERA_RETURN_IF_ERROR(PrefetchLayersFrom(0, stream));
   TESSERA_RETURN_IF_ERROR(embedding_.Forward(activations.ids, first_position, scratch.row_positions,
                                              EmbeddingTensors::FromUnit(embedding),
                                              scratch.block.parallel, activations.input, stream));
@@ -106,9 +127,7 @@ absl::Status Transformer::ForwardLayers(TransformerActivations& activations,
     const int unit = LayerUnit(i);
     TESSERA_ASSIGN_OR_RETURN(absl::Span<const Tensor> layer,
                              store_.AcquireParameters(unit, stream));
-    if (i + 1 < chunk_.layers || units_.head >= 0) {
-      TESSERA_RETURN_IF_ERROR(store_.PrefetchParameters(unit + 1, stream));
-    }
+    TESSERA_RETURN_IF_ERROR(PrefetchLayersFrom(i + 1, stream));
     std::optional<CachedTokens> cached;
     if (cache != nullptr) {
       cached =
@@ -123,11 +142,12 @@ absl::Status Transformer::ForwardLayers(TransformerActivations& activations,
 }
 
 absl::Status Transformer::ForwardHead(TransformerActivations& activations,
-                                      TransformerScratch& scratch, Stream& stream) const {
+                                      TransformerScratch& scratch, bool backward,
+                                      Stream& stream) const {
   TESSERA_ASSIGN_OR_RETURN(const HeadTensors parameters, AcquireHead(stream));
   TESSERA_RETURN_IF_ERROR(head_.Forward(activations.output(), parameters, scratch.head,
                                         scratch.block.parallel, stream));
-  return ReleaseHead(stream);
+  return backward ? absl::OkStatus() : ReleaseHead(stream);
 }
 
 absl::Status Transformer::Loss(TransformerActivations& activations, TransformerScratch& scratch,
@@ -148,11 +168,13 @@ absl::Status Transformer::Backward(TransformerActivations& activations, Transfor
 absl::Status Transformer::BackwardHead(TransformerActivations& activations,
                                        TransformerScratch& scratch, Stream& stream) const {
   TESSERA_ASSIGN_OR_RETURN(const HeadTensors parameters, AcquireHead(stream));
+  TESSERA_RETURN_IF_ERROR(PrefetchLayersBackFrom(static_cast<int>(chunk_.layers) - 1, stream));
   TESSERA_ASSIGN_OR_RETURN(const HeadTensors gradients, AcquireHeadGradients(stream));
   TESSERA_RETURN_IF_ERROR(head_.Backward(activations.output(), parameters, scratch.head,
                                          scratch.block.parallel, scratch.block.d_branch,
                                          activations.d_residual, gradients, stream));
   TESSERA_RETURN_IF_ERROR(ReleaseHead(stream));
+  TESSERA_RETURN_IF_ERROR(ReleaseHead(stream));  // what ForwardHead has kept
   return store_.GradientsReady(units_.head, stream);
 }
 
@@ -163,7 +185,7 @@ absl::Status Transformer::BackwardLayer(int layer, TransformerActivations& activ
   const Tensor& input = LayerInput(activations, layer);
   TESSERA_ASSIGN_OR_RETURN(absl::Span<const Tensor> unit_parameters,
                            store_.AcquireParameters(unit, stream));
-  if (layer > 0) TESSERA_RETURN_IF_ERROR(store_.PrefetchParameters(unit - 1, stream));
+  TESSERA_RETURN_IF_ERROR(PrefetchLayersBackFrom(layer - 1, stream));
   TESSERA_ASSIGN_OR_RETURN(absl::Span<const Tensor> gradients,
                            store_.AcquireGradients(unit, stream));
   const BlockContext context{scratch.shape, scratch.block, tp_};

@@ -42,9 +42,10 @@ class Transformer {
   // activations.input and layers, from ids or from the input that the caller has filled.
   absl::Status Forward(TransformerActivations& activations, TransformerScratch& scratch,
                        Stream& stream) const;
-  // scratch.head's logits, after Forward. REQUIRES: the chunk has the head.
+  // scratch.head's logits, after Forward. backward: Backward follows, and the head's weights stay
+  // acquired until then. REQUIRES: the chunk has the head.
   absl::Status ForwardHead(TransformerActivations& activations, TransformerScratch& scratch,
-                           Stream& stream) const;
+                           bool backward, Stream& stream) const;
   // scratch.head's losses =, from logits and targets, after ForwardHead. With backward, ready for
   // Backward: gradients are of the sum of losses times gradient_scale.
   absl::Status Loss(TransformerActivations& activations, TransformerScratch& scratch,
@@ -67,6 +68,9 @@ class Transformer {
   int LayerUnit(int layer) const { return units_.first_layer + layer; }
   // Whether the head's matrix is the embedding unit's, here.
   bool shares_embedding() const { return config_.tie_word_embeddings && units_.embedding >= 0; }
+  // Hints of the layers that follow in forward and in backward, `layer` (of the chunk) first.
+  absl::Status PrefetchLayersFrom(int layer, Stream& stream) const;
+  absl::Status PrefetchLayersBackFrom(int layer, Stream& stream) const;
   // The head's weights or gradients; of the embedding unit, where shared, as well.
   absl::StatusOr<HeadTensors> AcquireHead(Stream& stream) const;
   absl::Status ReleaseHead(Stream& stream) const;

@@ -97,7 +97,9 @@ class PlainStore : public ParameterStore {
     --held_;
     return absl::OkStatus();
   }
-  absl::Status PrefetchParameters(int, Stream&) override { return absl::OkStatus(); }
+  absl::Status PrefetchParameters(absl::Span<const int>, Stream&) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<absl::Span<const Tensor>> AcquireGradients(int unit, Stream&) override {
     return absl::MakeConstSpan(gradients_[unit]);
   }
@@ -156,7 +158,7 @@ struct Rig {
 
   absl::Status ForwardBackward() {
     absl::Status status = model.Forward(*activations, *scratch, *stream);
-    if (status.ok()) status = model.ForwardHead(*activations, *scratch, *stream);
+    if (status.ok()) status = model.ForwardHead(*activations, *scratch, /*backward=*/true, *stream);
     if (status.ok()) status = model.Loss(*activations, *scratch, kScale, true, *stream);
     if (status.ok()) status = model.Backward(*activations, *scratch, *stream);
     return status;
@@ -211,7 +213,8 @@ class TransformerGradient : public testing::TestWithParam<Case> {};
 TEST_P(TransformerGradient, LossAgainstFp64) {
   Rig rig(GetParam().config, DType::kFloat32, DType::kFloat32);
   ASSERT_TRUE(rig.model.Forward(*rig.activations, *rig.scratch, *rig.stream).ok());
-  ASSERT_TRUE(rig.model.ForwardHead(*rig.activations, *rig.scratch, *rig.stream).ok());
+  ASSERT_TRUE(
+      rig.model.ForwardHead(*rig.activations, *rig.scratch, /*backward=*/false, *rig.stream).ok());
   ASSERT_TRUE(rig.model.Loss(*rig.activations, *rig.scratch, Rig::kScale, false, *rig.stream).ok());
   double sum = 0;
   for (const float loss : rig.Get(rig.scratch->head.losses)) sum += Rig::kScale * loss;

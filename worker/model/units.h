@@ -39,6 +39,9 @@ struct ParameterSpec {
 struct UnitSpec {
   std::string name;  // "embedding", "layer.0", ..., "head"
   std::vector<ParameterSpec> parameters;
+  // The unit's flat buffer has at least so many elements: where a tied embedding is on two stages,
+  // their units are as large, so that the same shards hold the same elements of it.
+  int64_t least_elements = 0;
 };
 
 // Order of a GPT-2 unit's parameters.

@@ -127,7 +127,7 @@ absl::Status TransformerStage::Forward(const Transformer& model, int micro_batch
 
 absl::Status TransformerStage::ForwardLosses(const Transformer& model, int micro_batch,
                                              TransformerActivations& activations, Stream& stream) {
-  TESSERA_RETURN_IF_ERROR(model.ForwardHead(activations, scratch_, stream));
+  TESSERA_RETURN_IF_ERROR(model.ForwardHead(activations, scratch_, is_training_, stream));
   TESSERA_RETURN_IF_ERROR(model.Loss(activations, scratch_, gradient_scale_, is_training_, stream));
   const Tensor& losses = scratch_.head.losses;
   TESSERA_RETURN_IF_ERROR(

@@ -15,9 +15,9 @@ Tensor Flat(const Tensor& tensor) { return tensor.Reshape({tensor.num_elements()
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GradientSync>> GradientSync::Create(
-    const GradientSyncOptions& options, ZeroStore& store, Communicator& tp, Communicator& pp,
+    const GradientSyncOptions& options, ZeroStore& store, const GradientSyncGroups& groups,
     Device& device) {
-  std::unique_ptr<GradientSync> sync(new GradientSync(options, store, tp, pp, device));
+  std::unique_ptr<GradientSync> sync(new GradientSync(options, store, groups, device));
   sync->Collect();
   const int64_t bytes = sync->scratch_elements_ * DTypeSizeBytes(store.options().gradient_dtype);
   TESSERA_ASSIGN_OR_RETURN(
@@ -30,6 +30,7 @@ void GradientSync::Collect() {
   auto reserve = [&](int64_t size) { scratch_elements_ = std::max(scratch_elements_, size); };
   for (int unit = 0; unit < static_cast<int>(store_.units().size()); ++unit) {
     const UnitSpec& spec = store_.units()[unit];
+    Shared& shared = units_.emplace_back();
     for (int i = 0; i < static_cast<int>(spec.parameters.size()); ++i) {
       const ParameterSpec& parameter = spec.parameters[i];
       const ParameterId id{unit, i};
@@ -38,14 +39,14 @@ void GradientSync::Collect() {
         case TpGradient::kOwn:
           break;
         case TpGradient::kReplicated:
-          replicated_.push_back(id);
+          shared.replicated.push_back(id);
           if (options_.check_replicated) reserve(size);
           break;
         case TpGradient::kPartial:
-          partial_.push_back(id);
+          shared.partial.push_back(id);
           break;
         case TpGradient::kReplicaPartial:
-          replica_partial_.push_back(id);
+          shared.replica_partial.push_back(id);
           reserve(size * options_.part.tp.tp_size / replicas);
           break;
       }
@@ -53,7 +54,7 @@ void GradientSync::Collect() {
       if (options_.part.splits_tied_embedding && (is_embedding || parameter.is_tied_copy)) {
         has_tied_ = true;
         tied_ = id;
-        reserve(size);
+        reserve(store_.layout(unit).shard_elements);
       }
     }
   }
@@ -63,15 +64,24 @@ Tensor GradientSync::Scratch(int64_t size) const {
   return scratch_.View(store_.options().gradient_dtype, {size});
 }
 
-absl::Status GradientSync::Run(int64_t step, Stream& stream) {
-  if (options_.check_replicated) TESSERA_RETURN_IF_ERROR(CheckReplicated(step, stream));
-  for (const ParameterId id : partial_) {
-    TESSERA_RETURN_IF_ERROR(tp_.AllReduce(Flat(store_.gradient(id)), ReduceOp::kSum, stream));
+Tensor GradientSync::Gradient(ParameterId id) const {
+  return Flat(store_.gradients().whole(id.unit)[id.index]);
+}
+
+absl::Status GradientSync::SumOverTp(int64_t step, int unit, Stream& stream) {
+  const Shared& shared = units_[unit];
+  if (options_.check_replicated) {
+    for (const ParameterId id : shared.replicated) {
+      TESSERA_RETURN_IF_ERROR(CheckReplicated(step, id, stream));
+    }
   }
-  for (const ParameterId id : replica_partial_) {
-    TESSERA_RETURN_IF_ERROR(SumReplicas(Flat(store_.gradient(id)), stream));
+  for (const ParameterId id : shared.partial) {
+    TESSERA_RETURN_IF_ERROR(tp_.AllReduce(Gradient(id), ReduceOp::kSum, stream));
   }
-  return has_tied_ ? SumTied(stream) : absl::OkStatus();
+  for (const ParameterId id : shared.replica_partial) {
+    TESSERA_RETURN_IF_ERROR(SumReplicas(Gradient(id), stream));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GradientSync::SumReplicas(const Tensor& gradient, Stream& stream) {
@@ -88,35 +98,39 @@ absl::Status GradientSync::SumReplicas(const Tensor& gradient, Stream& stream) {
 }
 
 absl::Status GradientSync::SumTied(Stream& stream) {
-  const Tensor own = Flat(store_.gradient(tied_));
+  if (!has_tied_) return absl::OkStatus();
+  const Tensor& own = store_.gradients().reduced(tied_.unit);
   const Tensor other = Scratch(own.num_elements());
   const int peer = pp_.group_rank() == 0 ? pp_.size() - 1 : 0;
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveHandle> sent,
                            pp_.StartSend(own, peer, stream));
   TESSERA_RETURN_IF_ERROR(pp_.Recv(other, peer, stream));
   TESSERA_RETURN_IF_ERROR(sent->Wait());
-  return Add(own, other, own, stream);  // the same bits on both: a + b is b + a
+  // The rest of the units is of other parameters.
+  const UnitLayout& layout = store_.layout(tied_.unit);
+  const ElementRange shard = layout.shard(zero_.group_rank());
+  const ElementRange part = layout.slot(tied_.index).Intersect(shard);
+  if (part.count == 0) return absl::OkStatus();
+  const Tensor sum = own.Slice(part.begin - shard.begin, part.count);
+  // The same bits on both: a + b is b + a.
+  return Add(sum, other.Slice(part.begin - shard.begin, part.count), sum, stream);
 }
 
-absl::Status GradientSync::CheckReplicated(int64_t step, Stream& stream) {
-  std::vector<float> own, first;
-  for (const ParameterId id : replicated_) {
-    const Tensor gradient = Flat(store_.gradient(id));
-    const int64_t size = gradient.num_elements();
-    const Tensor copy = Scratch(size);
-    TESSERA_RETURN_IF_ERROR(device_.Copy(gradient, copy, stream));
-    TESSERA_RETURN_IF_ERROR(tp_.Broadcast(copy, 0, stream));
-    own.resize(size);
-    first.resize(size);
-    TESSERA_RETURN_IF_ERROR(CopyOutFp32(gradient, absl::MakeSpan(own), stream));
-    TESSERA_RETURN_IF_ERROR(CopyOutFp32(copy, absl::MakeSpan(first), stream));
-    for (int64_t i = 0; i < size; ++i) {
-      if (own[i] == first[i] || (own[i] != own[i] && first[i] != first[i])) continue;
-      return absl::InternalError(absl::StrCat(
-          "step ", step, ": the gradient of ", store_.units()[id.unit].parameters[id.index].name,
-          " should be equal on all tp ranks, but element ", i, " is ", first[i],
-          " on tp_rank 0 and ", own[i], " on tp_rank ", tp_.group_rank()));
-    }
+absl::Status GradientSync::CheckReplicated(int64_t step, ParameterId id, Stream& stream) {
+  const Tensor gradient = Gradient(id);
+  const int64_t size = gradient.num_elements();
+  const Tensor copy = Scratch(size);
+  TESSERA_RETURN_IF_ERROR(device_.Copy(gradient, copy, stream));
+  TESSERA_RETURN_IF_ERROR(tp_.Broadcast(copy, 0, stream));
+  std::vector<float> own(size), first(size);
+  TESSERA_RETURN_IF_ERROR(CopyOutFp32(gradient, absl::MakeSpan(own), stream));
+  TESSERA_RETURN_IF_ERROR(CopyOutFp32(copy, absl::MakeSpan(first), stream));
+  for (int64_t i = 0; i < size; ++i) {
+    if (own[i] == first[i] || (own[i] != own[i] && first[i] != first[i])) continue;
+    return absl::InternalError(absl::StrCat(
+        "step ", step, ": the gradient of ", store_.units()[id.unit].parameters[id.index].name,
+        " should be equal on all tp ranks, but element ", i, " is ", first[i], " on tp_rank 0 and ",
+        own[i], " on tp_rank ", tp_.group_rank()));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Between the last backward of a step and the optimizer: gradients of parameters that several ranks
-// of a model hold become whole.
+// Gradients of parameters that several ranks of a model hold become whole: over tp before a unit is
+// reduced over the zero group, between two stages after it.
 #ifndef TESSERA_WORKER_TRAINER_GRADIENT_SYNC_H_
 #define TESSERA_WORKER_TRAINER_GRADIENT_SYNC_H_
 
@@ -23,37 +23,57 @@ struct GradientSyncOptions {
   bool check_replicated = false;
 };
 
-// Used by one thread; all ranks of the tp and pp groups call Run together. Store, groups and device
-// outlive it. Groups of one move nothing.
+struct GradientSyncGroups {
+  Communicator& zero;  // by whose ranks shards are numbered
+  Communicator& tp;
+  Communicator& pp;
+};
+
+// Used by one thread; all ranks of the tp group call SumOverTp, and of the pp group SumTied,
+// together. Store, groups and device outlive it. Groups of one move nothing.
 class GradientSync {
  public:
   // RESOURCE_EXHAUSTED from the arena.
   static absl::StatusOr<std::unique_ptr<GradientSync>> Create(const GradientSyncOptions& options,
-                                                              ZeroStore& store, Communicator& tp,
-                                                              Communicator& pp, Device& device);
+                                                              ZeroStore& store,
+                                                              const GradientSyncGroups& groups,
+                                                              Device& device);
 
-  // Sums over tp what each of its ranks has a part of (sequence-parallel norms, shared kv heads);
-  // over the first and the last stage the tied embedding's. INTERNAL, naming the parameter: ranks
-  // disagree on a gradient that should be equal (check_replicated).
-  absl::Status Run(int64_t step, Stream& stream);
+  // Of a unit's whole gradients, what each tp rank has a part of (sequence-parallel norms, shared
+  // kv heads). INTERNAL, naming the parameter: ranks disagree on a gradient that should be equal
+  // (check_replicated).
+  absl::Status SumOverTp(int64_t step, int unit, Stream& stream);
+  // Of reduced gradients, the tied embedding's over the first and the last stage: of each shard,
+  // with the rank that has the same one.
+  absl::Status SumTied(Stream& stream);
 
  private:
-  GradientSync(const GradientSyncOptions& options, ZeroStore& store, Communicator& tp,
-               Communicator& pp, Device& device)
-      : options_(options), store_(store), tp_(tp), pp_(pp), device_(device) {}
+  GradientSync(const GradientSyncOptions& options, ZeroStore& store,
+               const GradientSyncGroups& groups, Device& device)
+      : options_(options),
+        store_(store),
+        zero_(groups.zero),
+        tp_(groups.tp),
+        pp_(groups.pp),
+        device_(device) {}
   void Collect();
   // Room for `size` elements of the gradients' type.
   Tensor Scratch(int64_t size) const;
   absl::Status SumReplicas(const Tensor& gradient, Stream& stream);
-  absl::Status SumTied(Stream& stream);
-  absl::Status CheckReplicated(int64_t step, Stream& stream);
+  absl::Status CheckReplicated(int64_t step, ParameterId id, Stream& stream);
+  // A parameter's whole gradient on this rank, flat.
+  Tensor Gradient(ParameterId id) const;
 
   const GradientSyncOptions options_;
   ZeroStore& store_;
+  const Communicator& zero_;
   Communicator& tp_;
   Communicator& pp_;
   Device& device_;
-  std::vector<ParameterId> partial_, replica_partial_, replicated_;
+  struct Shared {
+    std::vector<ParameterId> partial, replica_partial, replicated;
+  };
+  std::vector<Shared> units_;
   bool has_tied_ = false;
   ParameterId tied_;  // where has_tied_: the embedding, or the head's copy of it
   int64_t scratch_elements_ = 0;

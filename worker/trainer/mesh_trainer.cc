@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/fp32_copy.h"
 #include "kernels/status_macros.h"
 #include "plan/sequence_split.h"
 #include "worker/checkpoint/weight_writer.h"
@@ -67,12 +68,9 @@ MeshTrainer::MeshTrainer(const TrainingConfig& config, const MeshGroups& groups,
 
 absl::Status MeshTrainer::Allocate() {
   TESSERA_ASSIGN_OR_RETURN(stream_, device_.CreateStream());
-  ZeroStoreOptions store_options;
-  store_options.group_size = groups_.zero->size();
-  store_options.parameter_dtype = config_.dtype;
-  store_options.gradient_dtype = config_.gradient_dtype;
-  TESSERA_ASSIGN_OR_RETURN(store_, ZeroStore::Create(LocalUnits(config_.model, config_.part),
-                                                     store_options, device_, *stream_));
+  TESSERA_ASSIGN_OR_RETURN(
+      store_, ZeroStore::Create(LocalUnits(config_.model, config_.part), config_.zero, groups_.zero,
+                                device_, *stream_));
   ZeroGroups zero_groups{groups_.zero, {}};
   std::vector<Communicator*> with_losses = {groups_.zero}, all;
   if (config_.mesh.pp > 1) with_losses.push_back(groups_.pp);
@@ -88,8 +86,14 @@ absl::Status MeshTrainer::Allocate() {
   sync.part = config_.part;
   sync.kv_heads = config_.model.num_kv_heads();
   sync.check_replicated = config_.check_replicated_gradients;
-  TESSERA_ASSIGN_OR_RETURN(sync_,
-                           GradientSync::Create(sync, *store_, *groups_.tp, *groups_.pp, device_));
+  TESSERA_ASSIGN_OR_RETURN(
+      sync_,
+      GradientSync::Create(sync, *store_, {*groups_.zero, *groups_.tp, *groups_.pp}, device_));
+  store_->gradients().SetBeforeReduction([this](int unit) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(sync_->SumOverTp(step_, unit, *stream_));
+    if (config_.mesh.world_size() == 1) return absl::OkStatus();
+    return PlantInGradients(config_.at, unit, *store_, *stream_);
+  });
   TESSERA_ASSIGN_OR_RETURN(shared_,
                            SharedWeights::Create(config_.model, *store_, *optimizer_, *groups_.zero,
                                                  *groups_.pp, *groups_.tp, device_));
@@ -132,7 +136,7 @@ absl::Status MeshTrainer::AllocateStage() {
   TESSERA_ASSIGN_OR_RETURN(stage_, TransformerStage::Create(config_.model, config_.part, options,
                                                             *store_, tp, device_, *stream_));
   // Taken now, so that a job that starts has all the memory that it will need.
-  if (!config_.sample || config_.at.dp_rank != 0) return absl::OkStatus();
+  if (!config_.sample || !TakesPartInSample()) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(sampler_, MeshSampler::Create(config_, *store_, {groups_.pp, groups_.cp},
                                                          *groups_.tp, device_, *stream_));
   return absl::OkStatus();
@@ -245,7 +249,8 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
     return absl::FailedPreconditionError(
         absl::StrCat("step ", step, ": no target of the global batch carries a loss"));
   }
-  TESSERA_RETURN_IF_ERROR(store_->ClearGradients(*stream_));
+  store_->gradients().Clear();
+  step_ = step;
   if (loss_scaler_) input.loss_scale = loss_scaler_->scale();
   const float scale =
       static_cast<float>(input.loss_scale / static_cast<double>(input.global_valid_targets));
@@ -255,16 +260,15 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
   TESSERA_RETURN_IF_ERROR(training_->Run(
       *stage_, [&] { return observer.CheckStop(); },
       step == config_.trace_step ? &measured_ : nullptr, *stream_));
+  TESSERA_RETURN_IF_ERROR(store_->Settle());
   TESSERA_ASSIGN_OR_RETURN(const LossTotal total, losses_->Reduce(local, *stream_));
   StepResult result;
   result.step = step;
   result.loss = total.Mean();
   result.learning_rate = input.learning_rate;
   if (!loss_scaler_ && !std::isfinite(result.loss)) return NotFinite(step, "loss", result.loss);
-  TESSERA_RETURN_IF_ERROR(sync_->Run(step, *stream_));
-  if (config_.mesh.world_size() > 1) {
-    TESSERA_RETURN_IF_ERROR(PlantInGradients(config_.at, *store_, *stream_));
-  }
+  TESSERA_RETURN_IF_ERROR(optimizer_->ReduceGradients(input, *stream_));
+  TESSERA_RETURN_IF_ERROR(sync_->SumTied(*stream_));
   TESSERA_ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->Step(input, *stream_));
   const bool skipped = !std::isfinite(result.gradient_norm);
   if (loss_scaler_) {
@@ -327,8 +331,11 @@ absl::StatusOr<double> MeshTrainer::Evaluate(TrainingObserver& observer) {
   const int64_t sequences = config_.micro_batch_size() * EvaluationMicroBatches(config_);
   LossTotal local;
   const MicroBatchIo io = IoOf(evaluation_batch_, local);
-  // dp_rank r has windows r, r + dp, ...; the last pass is filled up with empty sequences.
-  for (int64_t window = config_.at.dp_rank; window < windows;) {
+  // dp_rank r has windows r, r + dp, ...; the last passes are filled up with empty sequences: all
+  // ranks ask for the same weights.
+  const int64_t passes = (windows + dp * sequences - 1) / (dp * sequences);
+  int64_t window = config_.at.dp_rank;
+  for (int64_t pass = 0; pass < passes; ++pass) {
     for (int64_t i = 0; i < sequences; ++i, window += dp) {
       TESSERA_RETURN_IF_ERROR(observer.CheckStop());
       if (window < windows) {
@@ -355,14 +362,24 @@ absl::StatusOr<std::string> MeshTrainer::Sample(TrainingObserver& observer) {
   return config_.at.global_rank == 0 ? text : std::string();
 }
 
+bool MeshTrainer::TakesPartInSample() const {
+  // Replicas gather weights together.
+  return config_.at.dp_rank == 0 || config_.zero.zero_stage == 3;
+}
+
 std::vector<ShardInfo> MeshTrainer::shards() const {
   std::vector<ShardInfo> shards;
-  for (size_t unit = 0; unit < store_->units().size(); ++unit) {
-    const int64_t size = store_->layout(static_cast<int>(unit)).size_elements;
-    const std::string& name = store_->units()[unit].name;
-    shards.push_back({name, "parameters", 0, size, size * DTypeSizeBytes(config_.dtype)});
-    shards.push_back({name, "gradients", 0, size, size * DTypeSizeBytes(config_.gradient_dtype)});
-    shards.push_back({name, "optimizer", 0, size, size * optimizer_->bytes_per_element()});
+  for (int unit = 0; unit < static_cast<int>(store_->units().size()); ++unit) {
+    const UnitLayout& layout = store_->layout(unit);
+    auto add = [&](const char* kind, const ElementRange& held, int64_t element_bytes) {
+      shards.push_back(
+          {store_->units()[unit].name, kind, held.begin, held.count, held.count * element_bytes});
+    };
+    add("parameters", store_->parameters().held(unit), DTypeSizeBytes(config_.dtype));
+    add("gradients",
+        config_.zero.zero_stage < 2 ? layout.whole() : layout.shard(groups_.zero->group_rank()),
+        DTypeSizeBytes(config_.gradient_dtype));
+    add("optimizer", optimizer_->held(unit), optimizer_->bytes_per_element());
   }
   return shards;
 }
@@ -406,10 +423,12 @@ absl::StatusOr<std::map<std::string, std::vector<float>>> MeshTrainer::ReadOwnPa
   for (int unit = 0; unit < static_cast<int>(store_->units().size()); ++unit) {
     const std::vector<ParameterSpec>& parameters = store_->units()[unit].parameters;
     for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
+      if (store_->parameters().is_sharded(unit)) continue;
       std::vector<float>& values = own[parameters[i].name];
       values.resize(parameters[i].local_shape.num_elements());
-      TESSERA_RETURN_IF_ERROR(optimizer_->Read(ParameterState::kMaster, ParameterId{unit, i}, 0,
-                                               absl::MakeSpan(values), *stream_));
+      const ElementRange slot = store_->layout(unit).slot(i);
+      TESSERA_RETURN_IF_ERROR(
+          CopyOutFp32(store_->parameters().Held(unit, slot), absl::MakeSpan(values), *stream_));
     }
   }
   return own;

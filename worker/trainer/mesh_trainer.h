@@ -56,6 +56,7 @@ class MeshTrainer : public Trainer {
               Device& device);
   absl::Status Allocate();
   absl::Status AllocateStage();
+  bool TakesPartInSample() const;
   // Calls body(id, parameter, run, values) for pieces of what this rank holds, in forward order.
   absl::StatusOr<std::vector<float>> ReadState(ParameterState state, const std::string& name) const;
   template <typename Body>
@@ -99,6 +100,7 @@ class MeshTrainer : public Trainer {
   HostBatch batch_;                        // this rank's sequences of a step
   HostBatch evaluation_batch_;             // of one pass
   std::optional<LossScaler> loss_scaler_;  // fp16 only
+  int64_t step_ = 0;                       // in progress
   int64_t updates_ = 0;                    // steps that were not skipped
 };
 

@@ -6,7 +6,8 @@ __attribute__((weak)) Communicator& PlantInGroup(Communicator& group) { return g
 
 __attribute__((weak)) void PlantInPositions(const plan::Coordinates&, std::vector<int32_t>&) {}
 
-__attribute__((weak)) absl::Status PlantInGradients(const plan::Coordinates&, ZeroStore&, Stream&) {
+__attribute__((weak)) absl::Status PlantInGradients(const plan::Coordinates&, int, ZeroStore&,
+                                                    Stream&) {
   return absl::OkStatus();
 }
 

@@ -18,8 +18,9 @@ namespace tessera {
 Communicator& PlantInGroup(Communicator& group);
 // Positions of a cp_rank's tokens.
 void PlantInPositions(const plan::Coordinates& at, std::vector<int32_t>& positions);
-// Whole gradients of a step, before the optimizer.
-absl::Status PlantInGradients(const plan::Coordinates& at, ZeroStore& store, Stream& stream);
+// A unit's whole gradients, before they are reduced over the zero group.
+absl::Status PlantInGradients(const plan::Coordinates& at, int unit, ZeroStore& store,
+                              Stream& stream);
 
 }  // namespace tessera
 

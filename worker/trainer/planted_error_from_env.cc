@@ -71,14 +71,15 @@ void PlantInPositions(const plan::Coordinates& at, std::vector<int32_t>& positio
   for (int32_t& position : positions) ++position;
 }
 
-absl::Status PlantInGradients(const plan::Coordinates& at, ZeroStore& store, Stream& stream) {
-  if (at.pp_rank != 0 || !IsPlanted("double_bias_gradient")) return absl::OkStatus();
-  for (int unit = 0; unit < static_cast<int>(store.units().size()); ++unit) {
-    const std::vector<ParameterSpec>& parameters = store.units()[unit].parameters;
-    for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
-      if (!absl::EndsWith(parameters[i].name, "c_proj.bias")) continue;
-      return Scale(store.gradient({unit, i}), 2, stream);
-    }
+absl::Status PlantInGradients(const plan::Coordinates&, int unit, ZeroStore& store,
+                              Stream& stream) {
+  if (!IsPlanted("double_bias_gradient") || store.units()[unit].name != "layer.0") {
+    return absl::OkStatus();
+  }
+  const std::vector<ParameterSpec>& parameters = store.units()[unit].parameters;
+  for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
+    if (!absl::EndsWith(parameters[i].name, "c_proj.bias")) continue;
+    return Scale(store.gradients().whole(unit)[i], 2, stream);
   }
   return absl::OkStatus();
 }

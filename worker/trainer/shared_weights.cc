@@ -58,8 +58,11 @@ absl::Status SharedWeights::Exchange(Request& request, Stream& stream) const {
                      static_cast<int64_t>(request.state)};
   const Tensor tensor = request_.View(DType::kInt64, {4});
   TESSERA_RETURN_IF_ERROR(device_.CopyIn(words, sizeof(words), tensor, stream));
-  if (tp_.group_rank() == 0) TESSERA_RETURN_IF_ERROR(pp_.Broadcast(tensor, 0, stream));
-  TESSERA_RETURN_IF_ERROR(tp_.Broadcast(tensor, 0, stream));
+  if (is_first_of_zero()) {
+    if (tp_.group_rank() == 0) TESSERA_RETURN_IF_ERROR(pp_.Broadcast(tensor, 0, stream));
+    TESSERA_RETURN_IF_ERROR(tp_.Broadcast(tensor, 0, stream));
+  }
+  if (is_sharded()) TESSERA_RETURN_IF_ERROR(zero_.Broadcast(tensor, 0, stream));
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(tensor, words, sizeof(words), stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   request = {words[0], words[1], words[2], static_cast<ParameterState>(words[3])};
@@ -89,15 +92,20 @@ absl::Status SharedWeights::Answer(const Request& request, absl::Span<float> val
   TESSERA_RETURN_IF_ERROR(CollectOwn(entry, request, values, stream));
   const Tensor piece = piece_.View(DType::kFloat32, {request.count});
   TESSERA_RETURN_IF_ERROR(device_.CopyIn(values.data(), piece.size_bytes(), piece, stream));
-  TESSERA_RETURN_IF_ERROR(tp_.AllReduce(piece, ReduceOp::kSum, stream));
-  if (tp_.group_rank() == 0) TESSERA_RETURN_IF_ERROR(pp_.AllReduce(piece, ReduceOp::kSum, stream));
+  if (is_sharded()) TESSERA_RETURN_IF_ERROR(zero_.AllReduce(piece, ReduceOp::kSum, stream));
+  if (is_first_of_zero()) {
+    TESSERA_RETURN_IF_ERROR(tp_.AllReduce(piece, ReduceOp::kSum, stream));
+    if (tp_.group_rank() == 0) {
+      TESSERA_RETURN_IF_ERROR(pp_.AllReduce(piece, ReduceOp::kSum, stream));
+    }
+  }
   if (!is_reader()) return stream.Synchronize();
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(piece, values.data(), piece.size_bytes(), stream));
   return stream.Synchronize();
 }
 
 absl::Status SharedWeights::Share(const std::function<absl::Status()>& body, Stream& stream) {
-  if (zero_.group_rank() != 0) return absl::OkStatus();
+  if (!is_sharded() && !is_first_of_zero()) return absl::OkStatus();
   if (is_reader()) {
     const absl::Status result = body();
     Request end;

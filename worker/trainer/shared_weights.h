@@ -19,9 +19,10 @@
 
 namespace tessera {
 
-// Used by one thread. Of the ranks that hold the same part (the zero group) only the first take
-// part. A parameter travels in pieces: over tp each rank adds what it has of it to zeros, then the
-// stage's first rank sends the sum along pp. Groups, store, optimizer and device outlive it.
+// Used by one thread. A parameter travels in pieces: over the zero group (where the state is
+// sharded; else only its first ranks take part), then over tp, each rank adds what it has of it to
+// zeros, then the stage's first rank sends the sum along pp. Groups, store, optimizer and device
+// outlive it.
 class SharedWeights {
  public:
   // RESOURCE_EXHAUSTED from the arena.
@@ -61,8 +62,12 @@ class SharedWeights {
   SharedWeights(const ZeroStore& store, const ZeroOptimizer& optimizer, Communicator& zero,
                 Communicator& pp, Communicator& tp, Device& device)
       : store_(store), optimizer_(optimizer), zero_(zero), pp_(pp), tp_(tp), device_(device) {}
-  bool is_split() const { return pp_.size() * tp_.size() > 1; }
-  bool is_reader() const { return pp_.group_rank() == 0 && tp_.group_rank() == 0; }
+  bool is_sharded() const { return store_.options().zero_stage > 0; }
+  bool is_split() const { return is_sharded() || pp_.size() * tp_.size() > 1; }
+  bool is_first_of_zero() const { return zero_.group_rank() == 0; }
+  bool is_reader() const {
+    return is_first_of_zero() && pp_.group_rank() == 0 && tp_.group_rank() == 0;
+  }
   absl::Status Exchange(Request& request, Stream& stream) const;
   // This rank's elements of the range, 0 where it has none.
   absl::Status CollectOwn(const Entry& entry, const Request& request, absl::Span<float> values,

@@ -45,16 +45,17 @@ plan::RecomputeKind RecomputeOf(Recompute what) {
 plan::TrafficRequest MakeTrafficRequest(const TrainingConfig& config) {
   const ModelConfig& model = config.model;
   plan::TrafficRequest request;
-  request.is_llama = model.family == ModelFamily::kLlama;
-  request.vocab_size = model.vocab_size;
-  request.context_length = model.context_length;
-  request.heads = model.heads;
-  request.kv_heads = model.num_kv_heads();
-  request.head_size = model.head_size();
-  request.hidden_size = model.hidden_size;
-  request.intermediate_size = model.intermediate_size;
-  request.tied_embeddings = model.tie_word_embeddings;
-  request.attention_bias = model.attention_bias;
+  request.model = {.is_llama = model.family == ModelFamily::kLlama,
+                   .vocab_size = model.vocab_size,
+                   .context_length = model.context_length,
+                   .layers = model.layers,
+                   .heads = model.heads,
+                   .kv_heads = model.num_kv_heads(),
+                   .head_size = model.head_size(),
+                   .hidden_size = model.hidden_size,
+                   .intermediate_size = model.intermediate_size,
+                   .tied_embeddings = model.tie_word_embeddings,
+                   .attention_bias = model.attention_bias};
   request.mesh = config.mesh;
   for (const ModelChunk& chunk : config.part.chunks) {
     request.chunks.push_back({{static_cast<int>(chunk.first_layer), static_cast<int>(chunk.layers)},
@@ -72,6 +73,9 @@ plan::TrafficRequest MakeTrafficRequest(const TrainingConfig& config) {
   request.recompute = RecomputeOf(config.recompute.what);
   request.recompute_layers = {static_cast<int>(config.recompute.first_layer),
                               static_cast<int>(config.recompute.num_layers)};
+  request.zero_stage = config.zero.zero_stage;
+  request.gradient_reduction = config.zero.reduction;
+  request.resident_parameters = config.zero.resident_parameters;
   request.clips_before_reduce =
       config.optimizer.clip_before_reduce && std::isfinite(config.optimizer.clip_norm);
   request.checks_replicated_gradients = config.check_replicated_gradients;

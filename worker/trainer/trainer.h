@@ -137,7 +137,8 @@ class Trainer {
   // INVALID_ARGUMENT for a wrong size, NOT_FOUND for a wrong name.
   virtual absl::Status WriteParameter(const std::string& name,
                                       const std::vector<float>& values) = 0;
-  // What this rank holds, fp32, by name; for comparing ranks that should hold the same.
+  // The weights that this rank holds whole, in fp32, by name; for comparing ranks that should hold
+  // the same.
   virtual absl::StatusOr<std::map<std::string, std::vector<float>>> ReadOwnParameters() const = 0;
 };
 

@@ -41,7 +41,6 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
       spec.optimizer().gradient_clipping() == v1::GRADIENT_CLIPPING_BEFORE_REDUCE;
   return FieldChecks()
       .Supported(model.dropout() == 0, "spec.model.dropout", model.dropout(), "0")
-      .Supported(spec.zero_stage() == 0, "spec.zero_stage", spec.zero_stage(), "0")
       .Supported(!clips_before || AxisSize(spec.mesh().cp()) == 1,
                  "spec.optimizer.gradient_clipping", "before_reduce",
                  "after_reduce where spec.mesh.cp is above 1")
@@ -191,6 +190,24 @@ void SetPrecision(const v1::TrainingJobSpec& spec, TrainingConfig& config) {
   config.loss_scale = options;
 }
 
+ZeroOptions MakeZeroOptions(const v1::TrainingJobSpec& spec, const TrainingConfig& config) {
+  ZeroOptions options;
+  // In a group of one there is nothing to shard.
+  options.zero_stage = config.zero_group_size() > 1 ? spec.zero_stage() : 0;
+  options.parameter_dtype = config.dtype;
+  options.gradient_dtype = config.gradient_dtype;
+  options.micro_batches = config.micro_batches;
+  if (spec.gradient_reduction() == v1::GRADIENT_REDUCTION_PER_MICRO_BATCH) {
+    options.reduction = plan::GradientReduction::kPerMicroBatch;
+  }
+  options.defers_reduction =
+      config.optimizer.clip_before_reduce && std::isfinite(config.optimizer.clip_norm);
+  const v1::ParameterGatherSpec& gather = spec.parameter_gather();
+  if (gather.has_prefetch_units()) options.prefetch_units = gather.prefetch_units();
+  options.resident_parameters = gather.resident_parameters();
+  return options;
+}
+
 RecomputePlan MakeRecomputePlan(const v1::TrainingJobSpec& spec) {
   RecomputePlan plan;
   if (spec.recompute() == v1::RECOMPUTE_ATTENTION) plan.what = Recompute::kAttention;
@@ -282,6 +299,7 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
   config.micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
   config.mesh.dp = static_cast<int>(AxisSize(spec.mesh().dp()));
   if (absl::Status status = SetLayout(spec, coordinates, config); !status.ok()) return status;
+  config.zero = MakeZeroOptions(spec, config);
   config.init_seed = spec.seeds().init();
   config.data_seed = spec.seeds().data();
   if (spec.has_evaluation()) {

@@ -18,6 +18,7 @@
 #include "worker/trainer/learning_rate.h"
 #include "worker/trainer/loss_scaler.h"
 #include "worker/zero/zero_optimizer.h"
+#include "worker/zero/zero_options.h"
 
 namespace tessera {
 
@@ -48,6 +49,7 @@ struct TrainingConfig {
   DType gradient_dtype = DType::kFloat32;      // dtype or fp32
   std::optional<LossScaleOptions> loss_scale;  // fp16 only
   RecomputePlan recompute;
+  ZeroOptions zero;
   ZeroOptimizerOptions optimizer;
   LearningRateSchedule learning_rate;
   int64_t steps = 0;
@@ -67,7 +69,9 @@ struct TrainingConfig {
   int64_t local_batch_size() const { return global_batch_size / mesh.dp; }
   int64_t micro_batch_size() const { return local_batch_size() / micro_batches; }
   int64_t local_sequence_length() const { return sequence_length / mesh.cp; }
-  bool is_split() const { return mesh.pp * mesh.tp > 1; }
+  int zero_group_size() const { return mesh.dp * mesh.cp; }
+  // Whether ranks hold different parts of the model's state.
+  bool is_split() const { return mesh.pp * mesh.tp > 1 || zero.zero_stage > 0; }
 };
 
 // fp32 where unspecified.

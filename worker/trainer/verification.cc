@@ -120,6 +120,8 @@ v1::TrainingJobSpec OneRankSpec(const v1::TrainingJobSpec& spec) {
   one.clear_context_parallel();
   one.clear_check_replicated_gradients();
   one.clear_zero_stage();
+  one.clear_gradient_reduction();
+  one.clear_parameter_gather();
   return one;
 }
 

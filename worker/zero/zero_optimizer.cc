@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
 }
 
 absl::Status ZeroOptimizer::AddUnit(int unit, Stream& stream) {
-  const int64_t size = store_.layout(unit).size_elements;
+  const int64_t size = held(unit).count;
   const int64_t stride = StateStride(size), arrays = has_master() ? 3 : 2;
   UnitState state;
   TESSERA_ASSIGN_OR_RETURN(state.buffer,
@@ -54,29 +54,39 @@ absl::Status ZeroOptimizer::AddUnit(int unit, Stream& stream) {
   TESSERA_RETURN_IF_ERROR(device_.SetZero(all, stream));
   state.exp_avg = all.Slice(0, size);
   state.exp_avg_sq = all.Slice(stride, size);
-  state.master = has_master() ? all.Slice(2 * stride, size) : store_.flat_parameters(unit);
+  state.master =
+      has_master() ? all.Slice(2 * stride, size) : store_.parameters().Held(unit, held(unit));
   states_.push_back(std::move(state));
   return absl::OkStatus();
 }
 
-Tensor ZeroOptimizer::StateOf(ParameterState state, ParameterId id, int64_t begin,
-                              int64_t count) const {
-  const ParameterSlot& slot = store_.layout(id.unit).slots[id.index];
-  const UnitState& unit = states_[id.unit];
-  const Tensor& flat = state == ParameterState::kMaster ? unit.master : unit.exp_avg;
-  return flat.Slice(slot.offset_elements + begin, count);
+ElementRange ZeroOptimizer::HeldOf(ParameterId id, int64_t begin, int64_t count) const {
+  const ElementRange slot = store_.layout(id.unit).slot(id.index);
+  return ElementRange{slot.begin + begin, count}.Intersect(held(id.unit));
+}
+
+Tensor ZeroOptimizer::StateOf(ParameterState state, int unit, const ElementRange& range) const {
+  const UnitState& of = states_[unit];
+  const Tensor& tensor = state == ParameterState::kMaster ? of.master : of.exp_avg;
+  return tensor.Slice(range.begin - held(unit).begin, range.count);
 }
 
 absl::Status ZeroOptimizer::Read(ParameterState state, ParameterId id, int64_t begin,
                                  absl::Span<float> values, Stream& stream) const {
-  return CopyOutFp32(StateOf(state, id, begin, values.size()), values, stream);
+  const ElementRange here = HeldOf(id, begin, values.size());
+  if (here.count == 0) return absl::OkStatus();
+  const int64_t first = here.begin - store_.layout(id.unit).slot(id.index).begin - begin;
+  return CopyOutFp32(StateOf(state, id.unit, here), values.subspan(first, here.count), stream);
 }
 
 absl::Status ZeroOptimizer::Write(ParameterId id, int64_t begin, absl::Span<const float> values,
                                   Stream& stream) {
-  TESSERA_RETURN_IF_ERROR(
-      CopyInFp32(values, StateOf(ParameterState::kMaster, id, begin, values.size()), stream));
-  return has_master() ? store_.Write(id, begin, values, stream) : absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(store_.Write(id, begin, values, stream));
+  const ElementRange here = HeldOf(id, begin, values.size());
+  if (!has_master() || here.count == 0) return absl::OkStatus();
+  const int64_t first = here.begin - store_.layout(id.unit).slot(id.index).begin - begin;
+  return CopyInFp32(values.subspan(first, here.count),
+                    StateOf(ParameterState::kMaster, id.unit, here), stream);
 }
 
 absl::StatusOr<double> ZeroOptimizer::SquareSum(const std::function<Piece(int unit)>& piece_of,
@@ -84,16 +94,15 @@ absl::StatusOr<double> ZeroOptimizer::SquareSum(const std::function<Piece(int un
   std::vector<Tensor> counted;
   for (int unit = 0; unit < num_units(); ++unit) {
     const Piece piece = piece_of(unit);
-    const Tensor& flat = store_.flat_gradients(unit);
-    if (store_.layout(unit).counts_all()) {
-      counted.push_back(flat.Slice(piece.begin, piece.count));
+    const UnitLayout& layout = store_.layout(unit);
+    if (layout.counts_all()) {
+      counted.push_back(piece.tensor);
       continue;
     }
-    for (const ParameterSlot& slot : store_.layout(unit).slots) {
-      const int64_t begin = std::max(piece.begin, slot.offset_elements);
-      const int64_t end =
-          std::min(piece.begin + piece.count, slot.offset_elements + slot.size_elements);
-      if (slot.is_counted && begin < end) counted.push_back(flat.Slice(begin, end - begin));
+    for (int i = 0; i < static_cast<int>(layout.slots.size()); ++i) {
+      const ElementRange part = layout.slot(i).Intersect(piece.range);
+      if (!layout.slots[i].is_counted || part.count == 0) continue;
+      counted.push_back(piece.tensor.Slice(part.begin - piece.range.begin, part.count));
     }
   }
   const auto count = static_cast<int64_t>(counted.size());
@@ -120,11 +129,13 @@ absl::StatusOr<float> ZeroOptimizer::SumOver(Communicator& group, float value, S
 
 absl::Status ZeroOptimizer::ClipLocal(const StepInput& input, Stream& stream) {
   if (input.local_valid_targets == 0) return absl::OkStatus();  // contributes 0 as it is
-  TESSERA_ASSIGN_OR_RETURN(double squares, SquareSum(
-                                               [&](int unit) {
-                                                 return Piece{0, store_.layout(unit).size_elements};
-                                               },
-                                               stream));
+  TESSERA_ASSIGN_OR_RETURN(
+      double squares,
+      SquareSum(
+          [&](int unit) {
+            return Piece{store_.layout(unit).whole(), store_.gradients().flat(unit)};
+          },
+          stream));
   for (Communicator* group : model_groups_) {
     TESSERA_ASSIGN_OR_RETURN(squares, SumOver(*group, static_cast<float>(squares), stream));
   }
@@ -135,30 +146,25 @@ absl::Status ZeroOptimizer::ClipLocal(const StepInput& input, Stream& stream) {
   if (norm <= options_.clip_norm) return absl::OkStatus();
   const float scale = static_cast<float>(options_.clip_norm / norm);
   for (int unit = 0; unit < num_units(); ++unit) {
-    TESSERA_RETURN_IF_ERROR(Scale(store_.flat_gradients(unit), scale, stream));
+    TESSERA_RETURN_IF_ERROR(Scale(store_.gradients().flat(unit), scale, stream));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& stream) {
+absl::Status ZeroOptimizer::ReduceGradients(const StepInput& input, Stream& stream) {
   const bool clips = std::isfinite(options_.clip_norm);
   if (clips && options_.clip_before_reduce) TESSERA_RETURN_IF_ERROR(ClipLocal(input, stream));
-  const int64_t rank = zero_group_.group_rank();
-  auto shard = [&](int unit) {
-    const int64_t size = store_.layout(unit).shard_elements;
-    return store_.flat_gradients(unit).Slice(rank * size, size);
-  };
-  for (int unit = 0; unit < num_units(); ++unit) {
-    TESSERA_RETURN_IF_ERROR(zero_group_.ReduceScatter(store_.flat_gradients(unit), shard(unit),
-                                                      ReduceOp::kSum, stream));
-  }
-  TESSERA_ASSIGN_OR_RETURN(const double shard_squares, SquareSum(
-                                                           [&](int unit) {
-                                                             const int64_t size =
-                                                                 store_.layout(unit).shard_elements;
-                                                             return Piece{rank * size, size};
-                                                           },
-                                                           stream));
+  return store_.gradients().FinishReduction(stream);
+}
+
+absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& stream) {
+  TESSERA_ASSIGN_OR_RETURN(const double shard_squares,
+                           SquareSum(
+                               [&](int unit) {
+                                 return Piece{store_.layout(unit).shard(zero_group_.group_rank()),
+                                              store_.gradients().reduced(unit)};
+                               },
+                               stream));
   TESSERA_ASSIGN_OR_RETURN(float squares,
                            SumOver(zero_group_, static_cast<float>(shard_squares), stream));
   for (Communicator* group : model_groups_) {
@@ -166,12 +172,8 @@ absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& strea
   }
   const double norm = std::sqrt(static_cast<double>(squares)) / input.loss_scale;
   if (!std::isfinite(norm)) return norm;
-  // Stage 0 updates whole parameters, so it needs whole gradients.
-  for (int unit = 0; unit < num_units(); ++unit) {
-    TESSERA_RETURN_IF_ERROR(
-        zero_group_.AllGather(shard(unit), store_.flat_gradients(unit), stream));
-  }
-  const bool over = clips && !options_.clip_before_reduce && norm > options_.clip_norm;
+  const bool clips = std::isfinite(options_.clip_norm) && !options_.clip_before_reduce;
+  const bool over = clips && norm > options_.clip_norm;
   const double clip = over ? options_.clip_norm / norm : 1;
   TESSERA_RETURN_IF_ERROR(Update(input, clip / input.loss_scale, stream));
   return norm;
@@ -186,18 +188,31 @@ absl::Status ZeroOptimizer::Update(const StepInput& input, double gradient_scale
   adamw.step = input.step;
   adamw.gradient_scale = gradient_scale;
   for (int unit = 0; unit < num_units(); ++unit) {
-    for (const ParameterSlot& slot : store_.layout(unit).slots) {
-      auto part = [&](const Tensor& flat) {
-        return flat.Slice(slot.offset_elements, slot.size_elements);
-      };
-      adamw.weight_decay = slot.decays ? options_.weight_decay : 0;
-      if (has_master()) adamw.low_precision_parameter = part(store_.flat_parameters(unit));
-      const UnitState& state = states_[unit];
-      TESSERA_RETURN_IF_ERROR(AdamW(part(state.master), part(store_.flat_gradients(unit)),
-                                    part(state.exp_avg), part(state.exp_avg_sq), adamw, stream));
-    }
+    TESSERA_RETURN_IF_ERROR(UpdateUnit(unit, adamw, stream));
   }
   return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::UpdateUnit(int unit, AdamWOptions adamw, Stream& stream) {
+  // Stage 0 updates whole parameters, so it needs whole gradients.
+  if (!is_sharded()) TESSERA_RETURN_IF_ERROR(store_.gradients().AllGather(unit, stream));
+  const Tensor& gradients =
+      is_sharded() ? store_.gradients().reduced(unit) : store_.gradients().flat(unit);
+  const UnitLayout& layout = store_.layout(unit);
+  const UnitState& state = states_[unit];
+  const ElementRange here = held(unit);
+  for (int i = 0; i < static_cast<int>(layout.slots.size()); ++i) {
+    const ElementRange range = layout.slot(i).Intersect(here);
+    if (range.count == 0) continue;
+    auto part = [&](const Tensor& of) { return of.Slice(range.begin - here.begin, range.count); };
+    adamw.weight_decay = layout.slots[i].decays ? options_.weight_decay : 0;
+    if (has_master()) adamw.low_precision_parameter = store_.parameters().Held(unit, range);
+    TESSERA_RETURN_IF_ERROR(AdamW(part(state.master), part(gradients), part(state.exp_avg),
+                                  part(state.exp_avg_sq), adamw, stream));
+  }
+  if (!is_sharded() || store_.parameters().is_sharded(unit)) return absl::OkStatus();
+  return zero_group_.AllGather(store_.parameters().Held(unit, here),
+                               store_.parameters().tensor(unit), stream);
 }
 
 }  // namespace tessera

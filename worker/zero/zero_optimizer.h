@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/adamw.h"
 #include "kernels/device.h"
 #include "worker/comm/communicator.h"
 #include "worker/zero/zero_store.h"
@@ -38,8 +39,8 @@ struct ZeroGroups {
 };
 
 // Owns the moments and, where the store's parameters are not fp32, the fp32 master they are copies
-// of. Used by one thread; all ranks of the groups call Step together. store,
-// groups and device outlive it.
+// of: of whole units with zero_stage 0, else of the rank's shards. Used by one thread; all ranks of
+// the groups call ReduceGradients and Step together. store, groups and device outlive it.
 class ZeroOptimizer {
  public:
   // Moments of all units, 0, as is the master until Write. RESOURCE_EXHAUSTED from the arena;
@@ -56,10 +57,13 @@ class ZeroOptimizer {
     int64_t global_valid_targets = 0;  // the divisor already in the gradients; >= 1
     double loss_scale = 1;             // a factor already in the gradients
   };
-  // Consumes the store's gradients and updates its weights. Returns the norm of the reduced
+  // After a step's last backward: what is not reduced yet is, clipped first where that is asked
+  // for.
+  absl::Status ReduceGradients(const StepInput& input, Stream& stream);
+  // Consumes the store's reduced gradients and updates its weights. Returns the norm of the reduced
   // gradient, without the loss scale (with clip_before_reduce, of the clipped contributions' sum);
   // where it is not finite, on every rank of the group alike, nothing is updated. Errors of the
-  // communicator pass through.
+  // communicator pass through. REQUIRES: ReduceGradients.
   //
   // Orders of summation: a shard's squares unit by unit in fp64 over SquaredNorm's fp32; shards in
   // rank order in fp32, then the model's parts in rank order. Every element counts once, however
@@ -67,19 +71,25 @@ class ZeroOptimizer {
   // the shard compute the same bits.
   absl::StatusOr<double> Step(const StepInput& input, Stream& stream);
 
-  // Elements of the local part of a parameter's state from `begin` on. REQUIRES: in range.
+  // Elements of the local part of a parameter's state from `begin` on: those that this rank holds;
+  // others stay as they are. REQUIRES: in range.
   absl::Status Read(ParameterState state, ParameterId id, int64_t begin, absl::Span<float> values,
                     Stream& stream) const;
-  // Sets master and store.
+  // Sets master and store, as far as they are here.
   absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
+  // Where in a unit's flat buffer the state is that this rank holds.
+  ElementRange held(int unit) const {
+    const UnitLayout& layout = store_.layout(unit);
+    return is_sharded() ? layout.shard(zero_group_.group_rank()) : layout.whole();
+  }
   // Bytes held per parameter element: two moments, and the master where there is one.
   int64_t bytes_per_element() const { return (has_master() ? 3 : 2) * 4; }
 
  private:
   struct UnitState {
     DeviceBuffer buffer;
-    Tensor exp_avg, exp_avg_sq;  // flat, as the unit
-    Tensor master;               // flat; the store's parameters where those are fp32
+    Tensor exp_avg, exp_avg_sq;  // of held()
+    Tensor master;               // likewise; the store's parameters where those are fp32
   };
 
   ZeroOptimizer(const ZeroOptimizerOptions& options, ZeroStore& store, const ZeroGroups& groups,
@@ -90,16 +100,21 @@ class ZeroOptimizer {
         model_groups_(groups.model),
         device_(device) {}
   int num_units() const { return static_cast<int>(store_.units().size()); }
+  bool is_sharded() const { return store_.options().zero_stage > 0; }
   bool has_master() const { return store_.options().parameter_dtype != DType::kFloat32; }
   absl::Status AddUnit(int unit, Stream& stream);
-  Tensor StateOf(ParameterState state, ParameterId id, int64_t begin, int64_t count) const;
+  // The elements of a parameter that are here, of those from begin on.
+  ElementRange HeldOf(ParameterId id, int64_t begin, int64_t count) const;
+  Tensor StateOf(ParameterState state, int unit, const ElementRange& range) const;
   absl::Status ClipLocal(const StepInput& input, Stream& stream);
   absl::Status Update(const StepInput& input, double gradient_scale, Stream& stream);
-  // What is counted of elements [begin, begin + count) of a unit's flat gradients.
+  absl::Status UpdateUnit(int unit, AdamWOptions adamw, Stream& stream);
+  // Some of a unit's gradients: elements `range` of its flat buffer.
   struct Piece {
-    int64_t begin = 0, count = 0;
+    ElementRange range;
+    Tensor tensor;
   };
-  // Sum of squares of the counted gradients in piece_of(unit), over all units.
+  // Sum of squares of what is counted of piece_of(unit), over all units.
   absl::StatusOr<double> SquareSum(const std::function<Piece(int unit)>& piece_of, Stream& stream);
   // Sum over the ranks of a group.
   absl::StatusOr<float> SumOver(Communicator& group, float value, Stream& stream);

@@ -9,72 +9,52 @@
 namespace tessera {
 namespace {
 
-// A flat buffer's parts, in the shapes of the unit's parameters.
-std::vector<Tensor> MakeViews(const UnitSpec& spec, const UnitLayout& layout, const Tensor& flat) {
-  std::vector<Tensor> views;
-  for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    const ParameterSlot& slot = layout.slots[i];
-    views.push_back(flat.Slice(slot.offset_elements, slot.size_elements)
-                        .Reshape(spec.parameters[i].local_shape));
-  }
-  return views;
+ZeroOptions EffectiveOptions(ZeroOptions options, const Communicator* group) {
+  if (group == nullptr || group->size() == 1) options.zero_stage = 0;
+  return options;
 }
 
 }  // namespace
 
+ZeroStore::ZeroStore(std::vector<UnitSpec> specs, const ZeroOptions& options, Communicator* group,
+                     Device& device)
+    : specs_(std::move(specs)),
+      options_(EffectiveOptions(options, group)),
+      parameters_(options_, group, queue_, device),
+      gradients_(options_, group, queue_, device),
+      queue_(group) {}
+
 absl::StatusOr<std::unique_ptr<ZeroStore>> ZeroStore::Create(std::vector<UnitSpec> units,
-                                                             const ZeroStoreOptions& options,
-                                                             Device& device, Stream& stream) {
-  std::unique_ptr<ZeroStore> store(new ZeroStore(std::move(units), options, device));
+                                                             const ZeroOptions& options,
+                                                             Communicator* group, Device& device,
+                                                             Stream& stream) {
+  std::unique_ptr<ZeroStore> store(new ZeroStore(std::move(units), options, group, device));
   for (const UnitSpec& spec : store->specs_) {
-    TESSERA_RETURN_IF_ERROR(store->AddUnit(spec, stream));
+    const UnitLayout layout = MakeUnitLayout(spec, group == nullptr ? 1 : group->size());
+    TESSERA_RETURN_IF_ERROR(store->parameters_.AddUnit(spec, layout, stream));
+    if (options.has_gradients) TESSERA_RETURN_IF_ERROR(store->gradients_.AddUnit(spec, layout));
+    store->layouts_.push_back(layout);
   }
-  TESSERA_RETURN_IF_ERROR(store->ClearGradients(stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   return store;
 }
 
-absl::Status ZeroStore::AddUnit(const UnitSpec& spec, Stream& stream) {
-  Unit unit;
-  unit.layout = MakeUnitLayout(spec, options_.group_size);
-  const Shape shape{unit.layout.size_elements};
-  auto allocate = [&](DType dtype, MemoryCategory category) {
-    return device_.Allocate(shape.num_elements() * DTypeSizeBytes(dtype), category,
-                            absl::StrCat("unit ", spec.name));
-  };
-  TESSERA_ASSIGN_OR_RETURN(unit.parameter_buffer,
-                           allocate(options_.parameter_dtype, MemoryCategory::kParameters));
-  unit.parameters = unit.parameter_buffer.View(options_.parameter_dtype, shape);
-  unit.parameter_tensors = MakeViews(spec, unit.layout, unit.parameters);
-  TESSERA_RETURN_IF_ERROR(device_.SetZero(unit.parameters, stream));
-  if (options_.has_gradients) {
-    TESSERA_ASSIGN_OR_RETURN(unit.gradient_buffer,
-                             allocate(options_.gradient_dtype, MemoryCategory::kGradients));
-    unit.gradients = unit.gradient_buffer.View(options_.gradient_dtype, shape);
-    unit.gradient_tensors = MakeViews(spec, unit.layout, unit.gradients);
-  }
-  units_.push_back(std::move(unit));
-  return absl::OkStatus();
+absl::StatusOr<absl::Span<const Tensor>> ZeroStore::AcquireParameters(int unit, Stream& stream) {
+  return parameters_.Acquire(unit, stream);
 }
 
-absl::StatusOr<absl::Span<const Tensor>> ZeroStore::AcquireParameters(int unit, Stream&) {
-  return absl::MakeConstSpan(units_[unit].parameter_tensors);
+absl::Status ZeroStore::ReleaseParameters(int unit, Stream&) { return parameters_.Release(unit); }
+
+absl::Status ZeroStore::PrefetchParameters(absl::Span<const int> units, Stream& stream) {
+  return parameters_.Prefetch(units, stream);
 }
 
-absl::Status ZeroStore::ReleaseParameters(int, Stream&) { return absl::OkStatus(); }
-
-absl::Status ZeroStore::PrefetchParameters(int, Stream&) { return absl::OkStatus(); }
-
-absl::StatusOr<absl::Span<const Tensor>> ZeroStore::AcquireGradients(int unit, Stream&) {
-  return absl::MakeConstSpan(units_[unit].gradient_tensors);
+absl::StatusOr<absl::Span<const Tensor>> ZeroStore::AcquireGradients(int unit, Stream& stream) {
+  return gradients_.Acquire(unit, stream);
 }
 
-absl::Status ZeroStore::GradientsReady(int, Stream&) { return absl::OkStatus(); }
-
-absl::Status ZeroStore::ClearGradients(Stream& stream) {
-  if (!options_.has_gradients) return absl::OkStatus();
-  for (Unit& unit : units_) TESSERA_RETURN_IF_ERROR(device_.SetZero(unit.gradients, stream));
-  return absl::OkStatus();
+absl::Status ZeroStore::GradientsReady(int unit, Stream& stream) {
+  return gradients_.Ready(unit, stream);
 }
 
 absl::StatusOr<ParameterId> ZeroStore::Find(const std::string& name) const {
@@ -90,9 +70,12 @@ absl::StatusOr<ParameterId> ZeroStore::Find(const std::string& name) const {
 
 absl::Status ZeroStore::Write(ParameterId id, int64_t begin, absl::Span<const float> values,
                               Stream& stream) {
-  const Unit& unit = units_[id.unit];
-  const int64_t offset = unit.layout.slots[id.index].offset_elements + begin;
-  return CopyInFp32(values, unit.parameters.Slice(offset, values.size()), stream);
+  const int64_t offset = layouts_[id.unit].slots[id.index].offset_elements + begin;
+  const ElementRange here = ElementRange{offset, static_cast<int64_t>(values.size())}.Intersect(
+      parameters_.held(id.unit));
+  if (here.count == 0) return absl::OkStatus();
+  return CopyInFp32(values.subspan(here.begin - offset, here.count),
+                    parameters_.Held(id.unit, here), stream);
 }
 
 }  // namespace tessera

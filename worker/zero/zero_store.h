@@ -1,5 +1,5 @@
-// Weights and gradients of one rank, each unit one flat buffer; what is sharded depends on the
-// zero_stage (ZeRO, Rajbhandari et al., arXiv 1910.02054). This version has stage 0: all whole.
+// Weights and gradients of one rank: what the model asks for and what the optimizer updates. What
+// is sharded depends on the zero_stage (zero_options.h).
 #ifndef TESSERA_WORKER_ZERO_ZERO_STORE_H_
 #define TESSERA_WORKER_ZERO_ZERO_STORE_H_
 
@@ -12,18 +12,16 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
+#include "worker/comm/communicator.h"
 #include "worker/model/parameter_store.h"
 #include "worker/model/units.h"
+#include "worker/zero/collective_queue.h"
+#include "worker/zero/gradient_shards.h"
+#include "worker/zero/parameter_shards.h"
 #include "worker/zero/unit_layout.h"
+#include "worker/zero/zero_options.h"
 
 namespace tessera {
-
-struct ZeroStoreOptions {
-  int group_size = 1;                       // of the zero group
-  DType parameter_dtype = DType::kFloat32;  // fp32, bf16 or fp16
-  DType gradient_dtype = DType::kFloat32;   // parameter_dtype or fp32
-  bool has_gradients = true;                // false: for evaluating and generating only
-};
 
 // One parameter of the store: units()[unit].parameters[index].
 struct ParameterId {
@@ -31,60 +29,51 @@ struct ParameterId {
   int index = 0;
 };
 
-// Owns the flat buffers; the device outlives it. Used by one thread.
+// Owns the flat buffers; group and device outlive it. Used by one thread. All ranks of the group
+// ask for the same units in the same order. Whoever calls the group's collectives otherwise settles
+// the store first.
 class ZeroStore : public ParameterStore {
  public:
-  // Buffers of all units, all 0. RESOURCE_EXHAUSTED from the arena; nothing is held on failure.
+  // Buffers of all units; weights are 0. group: the zero group; null: none, for evaluating and
+  // generating. RESOURCE_EXHAUSTED from the arena; nothing is held on failure.
   static absl::StatusOr<std::unique_ptr<ZeroStore>> Create(std::vector<UnitSpec> units,
-                                                           const ZeroStoreOptions& options,
-                                                           Device& device, Stream& stream);
+                                                           const ZeroOptions& options,
+                                                           Communicator* group, Device& device,
+                                                           Stream& stream);
 
   const std::vector<UnitSpec>& units() const override { return specs_; }
   absl::StatusOr<absl::Span<const Tensor>> AcquireParameters(int unit, Stream& stream) override;
   absl::Status ReleaseParameters(int unit, Stream& stream) override;
-  absl::Status PrefetchParameters(int unit, Stream& stream) override;
+  absl::Status PrefetchParameters(absl::Span<const int> units, Stream& stream) override;
   absl::StatusOr<absl::Span<const Tensor>> AcquireGradients(int unit, Stream& stream) override;
   absl::Status GradientsReady(int unit, Stream& stream) override;
 
-  // Starts a step: all gradients 0.
-  absl::Status ClearGradients(Stream& stream);
+  // Waits for what it has started.
+  absl::Status Settle() { return queue_.WaitForAll(); }
 
-  const ZeroStoreOptions& options() const { return options_; }
-  // For the optimizer: the unit's flat buffers (size_elements).
-  const UnitLayout& layout(int unit) const { return units_[unit].layout; }
-  const Tensor& flat_parameters(int unit) const { return units_[unit].parameters; }
-  const Tensor& flat_gradients(int unit) const { return units_[unit].gradients; }
-
-  // One parameter's gradient, in its local shape.
-  const Tensor& gradient(ParameterId id) const {
-    return units_[id.unit].gradient_tensors[id.index];
-  }
+  const ZeroOptions& options() const { return options_; }
+  const UnitLayout& layout(int unit) const { return layouts_[unit]; }
+  ParameterShards& parameters() { return parameters_; }
+  const ParameterShards& parameters() const { return parameters_; }
+  GradientShards& gradients() { return gradients_; }
+  const GradientShards& gradients() const { return gradients_; }
 
   // NOT_FOUND: no parameter of this name.
   absl::StatusOr<ParameterId> Find(const std::string& name) const;
-  // Elements of the local part of a parameter from `begin` on, set from fp32 values. REQUIRES: in
-  // range.
+  // Elements of the local part of a parameter from `begin` on, set from fp32 values, as far as they
+  // are here. REQUIRES: in range.
   absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
 
  private:
-  struct Unit {
-    UnitLayout layout;
-    DeviceBuffer parameter_buffer;
-    DeviceBuffer gradient_buffer;
-    Tensor parameters;                      // flat
-    Tensor gradients;                       // flat; null without gradients
-    std::vector<Tensor> parameter_tensors;  // views, in the order of the unit's parameters
-    std::vector<Tensor> gradient_tensors;
-  };
-
-  ZeroStore(std::vector<UnitSpec> specs, const ZeroStoreOptions& options, Device& device)
-      : specs_(std::move(specs)), options_(options), device_(device) {}
-  absl::Status AddUnit(const UnitSpec& spec, Stream& stream);
+  ZeroStore(std::vector<UnitSpec> specs, const ZeroOptions& options, Communicator* group,
+            Device& device);
 
   const std::vector<UnitSpec> specs_;
-  const ZeroStoreOptions options_;
-  Device& device_;
-  std::vector<Unit> units_;
+  const ZeroOptions options_;
+  std::vector<UnitLayout> layouts_;
+  ParameterShards parameters_;
+  GradientShards gradients_;
+  CollectiveQueue queue_;  // ends before what its handles use
 };
 
 }  // namespace tessera

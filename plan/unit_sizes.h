@@ -1,0 +1,66 @@
+// Sizes of a rank's units: the parameters that are gathered, reduced and sharded together
+// (worker/model/units.h), as far as plans need them.
+#ifndef TESSERA_PLAN_UNIT_SIZES_H_
+#define TESSERA_PLAN_UNIT_SIZES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/numeric/int128.h"
+#include "plan/mesh.h"
+#include "plan/stage_partition.h"
+
+namespace tessera::plan {
+
+// Sizes of absurd models overflow int64 on the way.
+using BigSize = absl::int128;
+
+// Parameters and shards start at multiples of this (worker/zero/unit_layout.h).
+inline constexpr int kUnitAlignmentElements = 32;
+
+// A model as its configuration has it.
+struct ModelSizes {
+  bool is_llama = false;  // else gpt2
+  int64_t vocab_size = 1;
+  int64_t context_length = 1;
+  int64_t layers = 1;
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  int64_t head_size = 1;
+  int64_t hidden_size = 1;
+  int64_t intermediate_size = 1;
+  bool tied_embeddings = false;
+  bool attention_bias = false;
+};
+
+enum class UnitKind : uint8_t { kEmbedding, kLayer, kHead };
+
+struct UnitSize {
+  UnitKind kind = UnitKind::kLayer;
+  int chunk = 0;  // of the rank's
+  int layer = 0;  // of the whole model; kLayer only
+  // Elements of each parameter on the rank, in the order of its unit (worker/model/units.h).
+  std::vector<BigSize> parameters;
+  // Where a tied embedding is on two stages, both units are as large, so that their shards are of
+  // the same elements.
+  BigSize least_elements = 0;
+
+  // Without alignment and padding.
+  BigSize parameter_elements() const;
+  // Of the flat buffer, divisible by group_size.
+  BigSize padded_elements(int group_size) const;
+  // What one rank of the zero group owns of it.
+  BigSize shard_elements(int group_size) const { return padded_elements(group_size) / group_size; }
+};
+
+// Of the rank that has `chunks`, in forward order. The same on all ranks but for chunks. REQUIRES:
+// CheckLayout (plan/layout_check.h) has no fault.
+std::vector<UnitSize> UnitSizesOf(const ModelSizes& model, const MeshSize& mesh,
+                                  const std::vector<StageChunk>& chunks);
+
+// Parameters of the whole model, tied ones once.
+BigSize NumParameters(const ModelSizes& model);
+
+}  // namespace tessera::plan
+
+#endif  // TESSERA_PLAN_UNIT_SIZES_H_
