@@ -125,8 +125,9 @@ void AddTraffic(const v1::TrainingJobSpec& spec, const std::vector<plan::StageCh
 absl::Status AddStages(const v1::TrainingJobSpec& spec, const plan::ScheduleOptions& options,
                        v1::TrainingPlan& out) {
   const std::vector<int> chunk_layers(spec.chunk_layers().begin(), spec.chunk_layers().end());
-  auto stages =
-      plan::PartitionStages(spec.model().layers(), options.stages, options.chunks, chunk_layers);
+  auto stages = plan::PartitionStages(
+      spec.model().layers(), options.stages, options.chunks, chunk_layers,
+      plan::LayerCostsOf(ModelSizesOf(spec.model()), spec.data().sequence_length()));
   if (!stages.ok()) return stages.status();
   const bool is_zero_bubble = options.schedule == plan::PipelineSchedule::kZeroBubbleH1;
   for (int pp_rank = 0; pp_rank < options.stages; ++pp_rank) {

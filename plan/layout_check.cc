@@ -92,9 +92,11 @@ void CheckPipeline(const LayoutRequest& request, Rules& rules) {
                 absl::StrCat("must be at least spec.mesh.pp * spec.pipeline_chunks (",
                              schedule.stages, " * ", schedule.chunks, ")"));
   if (rules.fault()) return;
-  const absl::Status partition = PartitionLayers(static_cast<int>(request.layers),
-                                                 static_cast<int>(chunks), request.chunk_layers)
-                                     .status();
+  // Which layers balance does not decide whether they can be split.
+  const absl::Status partition =
+      PartitionStages(static_cast<int>(request.layers), schedule.stages, schedule.chunks,
+                      request.chunk_layers, LayerCosts())
+          .status();
   rules.Require(partition.ok(), "spec.chunk_layers", absl::StrJoin(request.chunk_layers, ", "),
                 RuleOf(partition));
 }

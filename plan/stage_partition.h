@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "plan/model_sizes.h"
 
 namespace tessera::plan {
 
@@ -17,14 +18,15 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// Contiguous layers of each global chunk g = chunk * p + pp_rank (plan/pipeline_schedule.h).
-// layers_per_chunk: counts by g, or empty for balanced: counts differ by at most one. The larger
-// ones are in the middle, rather earlier than later; the first chunk, which also has the
-// embedding, and the last, with the head and the loss, are among the smaller where possible.
-// INVALID_ARGUMENT naming the numbers: a size below 1, fewer layers than chunks, counts that are
-// not one for each chunk, below 1, or do not sum up to layers.
-absl::StatusOr<std::vector<LayerRange>> PartitionLayers(int layers, int chunks_total,
-                                                        absl::Span<const int> layers_per_chunk);
+// What a token costs, in any unit of work. The embedding is a table look-up: nothing.
+struct LayerCosts {
+  BigSize layer = 1;  // >= 1
+  BigSize head = 0;   // final norm, logits and loss
+};
+
+// Multiply-adds of the matrices and of causal attention over sequence_length tokens. In backward
+// both cost twice as much, so the ratio stays.
+LayerCosts LayerCostsOf(const ModelSizes& model, int64_t sequence_length);
 
 struct StageChunk {
   LayerRange layers;
@@ -32,9 +34,15 @@ struct StageChunk {
   bool has_head = false;       // the last; final norm, head and loss
 };
 
-// The same as [pp_rank][chunk] of stages * chunks. Errors as PartitionLayers.
+// Contiguous layers as [pp_rank][chunk]; global chunk g = chunk * stages + pp_rank
+// (plan/pipeline_schedule.h). layers_per_chunk: counts by g, or empty for balanced: the most
+// expensive stage is as cheap as it can be, then the chunks of a stage are as equal as they can.
+// Where that leaves a choice, chunks in the middle have more layers than those at the ends, rather
+// earlier than later. INVALID_ARGUMENT naming the numbers: a size below 1, fewer layers than
+// chunks, counts that are not one for each chunk, below 1, or do not sum up to layers.
 absl::StatusOr<std::vector<std::vector<StageChunk>>> PartitionStages(
-    int layers, int stages, int chunks, absl::Span<const int> layers_per_chunk);
+    int layers, int stages, int chunks, absl::Span<const int> layers_per_chunk,
+    const LayerCosts& costs);
 
 }  // namespace tessera::plan
 

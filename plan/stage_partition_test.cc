@@ -9,11 +9,14 @@
 namespace tessera::plan {
 namespace {
 
-std::vector<int> Counts(int layers, int chunks) {
-  auto ranges = PartitionLayers(layers, chunks, {});
-  EXPECT_TRUE(ranges.ok()) << ranges.status();
+// Layers of each global chunk.
+std::vector<int> Counts(int layers, int stages, int chunks = 1, const LayerCosts& costs = {}) {
+  const auto partition = PartitionStages(layers, stages, chunks, {}, costs);
+  EXPECT_TRUE(partition.ok()) << partition.status();
   std::vector<int> counts;
-  for (const LayerRange& range : *ranges) counts.push_back(range.count);
+  for (int g = 0; g < stages * chunks; ++g) {
+    counts.push_back((*partition)[g % stages][g / stages].layers.count);
+  }
   return counts;
 }
 
@@ -24,25 +27,27 @@ TEST(StagePartition, BalancedWithLargerOnesInTheMiddle) {
   EXPECT_EQ(Counts(11, 4), (std::vector<int>{3, 3, 3, 2}));
   EXPECT_EQ(Counts(3, 2), (std::vector<int>{2, 1}));
   EXPECT_EQ(Counts(11, 5), (std::vector<int>{2, 2, 3, 2, 2}));
+  EXPECT_EQ(Counts(14, 6), (std::vector<int>{2, 2, 3, 3, 2, 2}));
   EXPECT_EQ(Counts(7, 1), (std::vector<int>{7}));
+  EXPECT_EQ(Counts(10, 2, 2), (std::vector<int>{2, 3, 3, 2}));
 }
 
 TEST(StagePartition, BalancedRules) {
-  for (int chunks = 1; chunks <= 24; ++chunks) {
-    for (int layers = chunks; layers <= 80; ++layers) {
-      auto ranges = PartitionLayers(layers, chunks, {});
-      ASSERT_TRUE(ranges.ok());
+  for (int stages = 1; stages <= 24; ++stages) {
+    for (int layers = stages; layers <= 80; ++layers) {
+      const auto partition = PartitionStages(layers, stages, 1, {}, {});
+      ASSERT_TRUE(partition.ok());
       int next = 0;
-      for (const LayerRange& range : *ranges) {
-        EXPECT_EQ(range.first, next);
-        next = range.end();
+      for (const std::vector<StageChunk>& stage : *partition) {
+        EXPECT_EQ(stage[0].layers.first, next);
+        next = stage[0].layers.end();
       }
       EXPECT_EQ(next, layers);
-      const std::vector<int> counts = Counts(layers, chunks);
+      const std::vector<int> counts = Counts(layers, stages);
       const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
       EXPECT_LE(*most - *least, 1);
       EXPECT_EQ(counts.back(), *least);
-      const bool first_must_be_larger = layers % chunks == chunks - 1;
+      const bool first_must_be_larger = layers % stages == stages - 1;
       if (!first_must_be_larger) {
         EXPECT_EQ(counts.front(), *least);
       }
@@ -50,8 +55,44 @@ TEST(StagePartition, BalancedRules) {
   }
 }
 
+// GPT-2 124M: a layer has 7.1 million multiply-adds in its matrices and 0.2 in attention over 256
+// tokens, the head 38.6 million: 5.3 layers.
+TEST(StagePartition, TheHeadCounts) {
+  const ModelSizes gpt2{.vocab_size = 50257,
+                        .context_length = 1024,
+                        .layers = 12,
+                        .heads = 12,
+                        .kv_heads = 12,
+                        .head_size = 64,
+                        .hidden_size = 768,
+                        .intermediate_size = 3072,
+                        .tied_embeddings = true};
+  const LayerCosts costs = LayerCostsOf(gpt2, 256);
+  EXPECT_EQ(costs.layer, 768 * 2304 + 768 * 768 + 768 * 256 + 2 * 768 * 3072);
+  EXPECT_EQ(costs.head, 768 * 50257);
+  EXPECT_EQ(Counts(12, 2, 1, costs), (std::vector<int>{9, 3}));
+  EXPECT_EQ(Counts(12, 3, 1, costs), (std::vector<int>{5, 6, 1}));
+  // 4 + 5 and 1 + 2 + 5.3.
+  EXPECT_EQ(Counts(12, 2, 2, costs), (std::vector<int>{4, 2, 5, 1}));
+}
+
+// No other partition has a cheaper most expensive stage.
+TEST(StagePartition, BalancedIsOptimal) {
+  for (const int head : {0, 1, 2, 3, 7, 20}) {
+    for (int layers = 3; layers <= 12; ++layers) {
+      const std::vector<int> counts = Counts(layers, 3, 1, {.layer = 2, .head = head});
+      const int found = std::max({2 * counts[0], 2 * counts[1], 2 * counts[2] + head});
+      for (int a = 1; a < layers; ++a) {
+        for (int b = 1; a + b < layers; ++b) {
+          EXPECT_LE(found, std::max({2 * a, 2 * b, 2 * (layers - a - b) + head}));
+        }
+      }
+    }
+  }
+}
+
 TEST(StagePartition, StagesTakeEveryPthChunk) {
-  auto stages = PartitionStages(9, 2, 2, {{1, 2, 4, 2}});
+  auto stages = PartitionStages(9, 2, 2, {{1, 2, 4, 2}}, {});
   ASSERT_TRUE(stages.ok()) << stages.status();
   EXPECT_EQ((*stages)[0][0].layers, (LayerRange{0, 1}));
   EXPECT_EQ((*stages)[1][0].layers, (LayerRange{1, 2}));
@@ -81,13 +122,10 @@ TEST(StagePartition, ErrorsNameNumbers) {
       {8, 2, 1, {3, 4}, "layers_per_chunk: [3, 4]: sums to 7, the model has 8 layers"},
   };
   for (const Case& test : cases) {
-    auto result = PartitionStages(test.layers, test.stages, test.chunks, test.counts);
+    auto result = PartitionStages(test.layers, test.stages, test.chunks, test.counts, {});
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(result.status().message(), test.message);
   }
-  EXPECT_EQ(PartitionLayers(3, 4, {}).status().message(),
-            "layers: 3: fewer than the 4 chunks (stages * chunks)");
-  EXPECT_EQ(PartitionLayers(3, 0, {}).status().message(), "chunks_total: 0: must be at least 1");
 }
 
 }  // namespace

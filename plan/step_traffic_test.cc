@@ -227,7 +227,8 @@ TEST(StepTraffic, SharedKvHeads) {
 TEST(StepTraffic, Pipeline) {
   const Expected dp{kDp, kAllReduce, 1, 8}, zero{kZero, kAllReduce, 2, 28},
       pp{kPp, kAllReduce, 3, 24 + 4 + 8};
-  constexpr int64_t kTied = 101 * 8 * 4;
+  // The unit of a tied embedding, on both stages.
+  constexpr int64_t kTied = 960 * 4;
   Check({
       {"first",
        [](auto& r) {
@@ -241,7 +242,7 @@ TEST(StepTraffic, Pipeline) {
         zero,
         {kZero, kReduceScatter, 2, (960 + 1024) * 4},
         {kZero, kAllGather, 2, (960 + 1024) * 4}}},
-      // The head holds a copy of the tied embedding: 64 + 832.
+      // The head holds a copy of the tied embedding: 832 + 64, padded to the embedding's 960.
       {"last",
        [](auto& r) {
          r.mesh.pp = 2;
@@ -252,8 +253,8 @@ TEST(StepTraffic, Pipeline) {
         {kPp, kSend, 3, 2 * 768 + kTied},
         {kPp, kRecv, 3, 2 * 768 + kTied},
         zero,
-        {kZero, kReduceScatter, 2, (1024 + 896) * 4},
-        {kZero, kAllGather, 2, (1024 + 896) * 4}}},
+        {kZero, kReduceScatter, 2, (1024 + 960) * 4},
+        {kZero, kAllGather, 2, (1024 + 960) * 4}}},
       {"middle",
        [](auto& r) {
          r.mesh.pp = 3;
@@ -291,7 +292,8 @@ TEST(StepTraffic, Pipeline) {
         zero,
         {kZero, kReduceScatter, 3, (960 + 2 * 1024) * 4},
         {kZero, kAllGather, 3, (960 + 2 * 1024) * 4}}},
-      // A message has M/tp rows, and the flag goes over zero too. v = 51.
+      // A message has M/tp rows, and the flag goes over zero too. v = 51: a unit of 544, padded to
+      // 576, of which each rank of dp has a half.
       {"with_dp_and_sp",
        [](auto& r) {
          r.mesh = {.dp = 2, .pp = 2, .tp = 2};
@@ -300,14 +302,80 @@ TEST(StepTraffic, Pipeline) {
        },
        {dp,
         pp,
-        {kPp, kSend, 3, 2 * 384 + 51 * 8 * 4},
-        {kPp, kRecv, 3, 2 * 384 + 51 * 8 * 4},
+        {kPp, kSend, 3, 2 * 384 + 288 * 4},
+        {kPp, kRecv, 3, 2 * 384 + 288 * 4},
         {kTp, kAllReduce, 4 + 2 + 2, 6 * 32 + 12},
         {kTp, kReduceScatter, 4 + 4 + 2, 10 * 768},
         {kTp, kAllGather, 4 + 8 + 4 + 6, 16 * 768 + 6 * 192},
         {kZero, kAllReduce, 3, 36},
-        {kZero, kReduceScatter, 2, (640 + 512) * 4},
-        {kZero, kAllGather, 2, (640 + 512) * 4}}},
+        {kZero, kReduceScatter, 2, (640 + 576) * 4},
+        {kZero, kAllGather, 2, (640 + 576) * 4}}},
+  });
+}
+
+// One micro-batch; units of 960, 2 * 1024 and 64 elements divide by dp = 2. P = 3072.
+TEST(StepTraffic, ZeroStages) {
+  const Expected dp{kDp, kAllReduce, 1, 8}, sums{kZero, kAllReduce, 3, 28 + 8},
+      reduce{kZero, kReduceScatter, 4, 3072 * 4};
+  auto stage = [](int zero_stage) {
+    return [=](TrafficRequest& r) {
+      r.mesh.dp = 2;
+      r.micro_batches = 1;
+      r.element_bytes = 2;  // of gathered parameters
+      r.zero_stage = zero_stage;
+    };
+  };
+  Check({
+      {"gradients_are_gathered",
+       stage(0),
+       {dp, {kZero, kAllReduce, 2, 28}, reduce, {kZero, kAllGather, 4, 3072 * 4}}},
+      {"or_parameters", stage(1), {dp, sums, reduce, {kZero, kAllGather, 4, 3072 * 2}}},
+      {"sharded_gradients", stage(2), {dp, sums, reduce, {kZero, kAllGather, 4, 3072 * 2}}},
+      // Twice but for the head, whose backward follows at once.
+      {"sharded_parameters",
+       stage(3),
+       {dp, sums, reduce, {kZero, kAllGather, 7, (2 * 3072 - 64) * 2}}},
+      // Final norms of 16 parameters are gathered after the update, as with stage 2.
+      {"resident_head",
+       [&](auto& r) {
+         stage(3)(r);
+         r.resident_parameters = 16;
+       },
+       {dp, sums, reduce, {kZero, kAllGather, 7, (2 * 3072 - 64) * 2}}},
+      {"resident_all",
+       [&](auto& r) {
+         stage(3)(r);
+         r.resident_parameters = 1024;
+       },
+       {dp, sums, reduce, {kZero, kAllGather, 4, 3072 * 2}}},
+      {"each_micro_batch",
+       [&](auto& r) {
+         stage(3)(r);
+         r.micro_batches = 3;
+         r.gradient_reduction = GradientReduction::kPerMicroBatch;
+       },
+       {dp,
+        sums,
+        {kZero, kReduceScatter, 3 * 4, 3 * 3072 * 4},
+        {kZero, kAllGather, 3 * 7, 3 * (2 * 3072 - 64) * 2}}},
+      // Not tied: the head's matrix of 101 * 8 elements as well, once.
+      {"not_tied",
+       [&](auto& r) {
+         stage(3)(r);
+         r.model.tied_embeddings = false;
+       },
+       {dp,
+        sums,
+        {kZero, kReduceScatter, 4, (3072 + 832) * 4},
+        {kZero, kAllGather, 1 + 4 + 1, (960 + 4 * 1024 + 896) * 2}}},
+      // Its weight gradients restore the layers once more.
+      {"zero_bubble_recompute",
+       [&](auto& r) {
+         stage(3)(r);
+         r.schedule = PipelineSchedule::kZeroBubbleH1;
+         r.recompute = RecomputeKind::kFull;
+       },
+       {dp, sums, reduce, {kZero, kAllGather, 2 + 6 + 1, (2 * 960 + 6 * 1024 + 64) * 2}}},
   });
 }
 

@@ -6,32 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/numeric/int128.h"
 #include "plan/mesh.h"
+#include "plan/model_sizes.h"
 #include "plan/stage_partition.h"
 
 namespace tessera::plan {
 
-// Sizes of absurd models overflow int64 on the way.
-using BigSize = absl::int128;
-
 // Parameters and shards start at multiples of this (worker/zero/unit_layout.h).
 inline constexpr int kUnitAlignmentElements = 32;
-
-// A model as its configuration has it.
-struct ModelSizes {
-  bool is_llama = false;  // else gpt2
-  int64_t vocab_size = 1;
-  int64_t context_length = 1;
-  int64_t layers = 1;
-  int64_t heads = 1;
-  int64_t kv_heads = 1;
-  int64_t head_size = 1;
-  int64_t hidden_size = 1;
-  int64_t intermediate_size = 1;
-  bool tied_embeddings = false;
-  bool attention_bias = false;
-};
 
 enum class UnitKind : uint8_t { kEmbedding, kLayer, kHead };
 

@@ -45,7 +45,7 @@ std::vector<ZeroCase> Cases() {
        .prefetch_units = 0},
       // Overflows until the scale has come down.
       {.mesh = {.name = "Dp2Fp16Overflow", .dp = 2, .precision = PRECISION_FP16},
-       .first_loss_scale = 1 << 30},
+       .first_loss_scale = 1 << 22},
       {.mesh = {.name = "Cp2", .cp = 2}, .resident_parameters = 100},
       {.mesh = {.name = "Dp2Cp2Ulysses",
                 .dp = 2,

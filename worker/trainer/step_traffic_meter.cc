@@ -43,19 +43,8 @@ plan::RecomputeKind RecomputeOf(Recompute what) {
 }  // namespace
 
 plan::TrafficRequest MakeTrafficRequest(const TrainingConfig& config) {
-  const ModelConfig& model = config.model;
   plan::TrafficRequest request;
-  request.model = {.is_llama = model.family == ModelFamily::kLlama,
-                   .vocab_size = model.vocab_size,
-                   .context_length = model.context_length,
-                   .layers = model.layers,
-                   .heads = model.heads,
-                   .kv_heads = model.num_kv_heads(),
-                   .head_size = model.head_size(),
-                   .hidden_size = model.hidden_size,
-                   .intermediate_size = model.intermediate_size,
-                   .tied_embeddings = model.tie_word_embeddings,
-                   .attention_bias = model.attention_bias};
+  request.model = ModelSizesOf(config.model);
   request.mesh = config.mesh;
   for (const ModelChunk& chunk : config.part.chunks) {
     request.chunks.push_back({{static_cast<int>(chunk.first_layer), static_cast<int>(chunk.layers)},

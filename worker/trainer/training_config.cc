@@ -163,8 +163,9 @@ absl::Status SetLayout(const v1::TrainingJobSpec& spec, const v1::MeshCoordinate
     return absl::InvalidArgumentError(
         absl::StrCat(fault->field, ": ", fault->value, ": ", fault->rule));
   }
-  auto stages = plan::PartitionStages(static_cast<int>(config.model.layers), config.mesh.pp,
-                                      config.schedule.chunks, request.chunk_layers);
+  auto stages = plan::PartitionStages(
+      static_cast<int>(config.model.layers), config.mesh.pp, config.schedule.chunks,
+      request.chunk_layers, plan::LayerCostsOf(ModelSizesOf(config.model), config.sequence_length));
   if (!stages.ok()) return stages.status();
   for (const plan::StageChunk& chunk : (*stages)[config.at.pp_rank]) {
     config.part.chunks.push_back(
@@ -278,6 +279,22 @@ ModelConfig MakeModelConfig(const v1::ModelSpec& spec) {
                            scaling.original_context_length()};
   }
   return config;
+}
+
+plan::ModelSizes ModelSizesOf(const ModelConfig& model) {
+  plan::ModelSizes sizes;
+  sizes.is_llama = model.family == ModelFamily::kLlama;
+  sizes.vocab_size = model.vocab_size;
+  sizes.context_length = model.context_length;
+  sizes.layers = model.layers;
+  sizes.heads = model.heads;
+  sizes.kv_heads = model.num_kv_heads();
+  sizes.head_size = model.head_size();
+  sizes.hidden_size = model.hidden_size;
+  sizes.intermediate_size = model.intermediate_size;
+  sizes.tied_embeddings = model.tie_word_embeddings;
+  sizes.attention_bias = model.attention_bias;
+  return sizes;
 }
 
 absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spec,

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "plan/mesh.h"
+#include "plan/model_sizes.h"
 #include "plan/pipeline_schedule.h"
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
@@ -79,6 +80,9 @@ DType DTypeOf(v1::Precision precision);
 
 // Pure: the model part alone. REQUIRES: the rules of spec.proto hold.
 ModelConfig MakeModelConfig(const v1::ModelSpec& spec);
+
+// The same in the words of plan/.
+plan::ModelSizes ModelSizesOf(const ModelConfig& model);
 
 // Pure. INVALID_ARGUMENT: a field without which training would be nonsense (the coordinator has
 // checked all rules of spec.proto). UNIMPLEMENTED: a value that this version cannot train. Messages
