@@ -249,6 +249,7 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
     return absl::FailedPreconditionError(
         absl::StrCat("step ", step, ": no target of the global batch carries a loss"));
   }
+  TESSERA_RETURN_IF_ERROR(PlantInMemory(step, device_, planted_));
   store_->gradients().Clear();
   step_ = step;
   if (loss_scaler_) input.loss_scale = loss_scaler_->scale();

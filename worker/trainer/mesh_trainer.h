@@ -99,6 +99,7 @@ class MeshTrainer : public Trainer {
   std::unique_ptr<LossReducer> wishes_;    // over all ranks
   HostBatch batch_;                        // this rank's sequences of a step
   HostBatch evaluation_batch_;             // of one pass
+  std::vector<DeviceBuffer> planted_;      // test builds only
   std::optional<LossScaler> loss_scaler_;  // fp16 only
   int64_t step_ = 0;                       // in progress
   int64_t updates_ = 0;                    // steps that were not skipped

@@ -11,4 +11,8 @@ __attribute__((weak)) absl::Status PlantInGradients(const plan::Coordinates&, in
   return absl::OkStatus();
 }
 
+__attribute__((weak)) absl::Status PlantInMemory(int64_t, Device&, std::vector<DeviceBuffer>&) {
+  return absl::OkStatus();
+}
+
 }  // namespace tessera

@@ -1,8 +1,9 @@
-// TESSERA_PLANTED_ERROR: drop_all_reduce, double_bias_gradient or shift_positions.
+// TESSERA_PLANTED_ERROR: drop_all_reduce, double_bias_gradient, shift_positions or grow_workspace.
 #include <cstdlib>
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/elementwise.h"
 #include "worker/trainer/planted_error.h"
@@ -69,6 +70,15 @@ Communicator& PlantInGroup(Communicator& group) {
 void PlantInPositions(const plan::Coordinates& at, std::vector<int32_t>& positions) {
   if (at.cp_rank != 1 || !IsPlanted("shift_positions")) return;
   for (int32_t& position : positions) ++position;
+}
+
+absl::Status PlantInMemory(int64_t step, Device& device, std::vector<DeviceBuffer>& held) {
+  if (!IsPlanted("grow_workspace")) return absl::OkStatus();
+  auto buffer = device.Allocate(device.arena().capacity_bytes() / 4, MemoryCategory::kWorkspace,
+                                absl::StrCat("planted in step ", step));
+  if (!buffer.ok()) return buffer.status();
+  held.push_back(*std::move(buffer));
+  return absl::OkStatus();
 }
 
 absl::Status PlantInGradients(const plan::Coordinates&, int unit, ZeroStore& store,

@@ -52,7 +52,10 @@ absl::Status CheckSizes(const v1::TrainingJobSpec& spec) {
   const int64_t micro_batches = spec.batch().has_micro_batches() ? spec.batch().micro_batches() : 1;
   const int64_t dp = AxisSize(spec.mesh().dp());
   FieldChecks checks;
-  checks.Valid(model.vocab_size() >= 2, "spec.model.vocab_size", model.vocab_size(), "at least 2")
+  checks
+      .Valid(spec.zero_stage() >= 0 && spec.zero_stage() <= 3, "spec.zero_stage", spec.zero_stage(),
+             "0 .. 3")
+      .Valid(model.vocab_size() >= 2, "spec.model.vocab_size", model.vocab_size(), "at least 2")
       .Valid(model.context_length() >= 1, "spec.model.context_length", model.context_length(),
              "at least 1")
       .Valid(model.layers() >= 1, "spec.model.layers", model.layers(), "at least 1")

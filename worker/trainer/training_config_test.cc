@@ -108,8 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Refusal{"Dropout", kUnimplemented,
                 "spec.model.dropout: 0.1: ", [](auto& s) { s.mutable_model()->set_dropout(0.1); }},
-        Refusal{"Stage2", kUnimplemented, "spec.zero_stage: 2: not supported by this version (0)",
-                [](auto& s) { s.set_zero_stage(2); }},
+        Refusal{"Stage4", kInvalid, "spec.zero_stage: 4: 0 .. 3",
+                [](auto& s) { s.set_zero_stage(4); }},
         Refusal{"TpDoesNotDivideHeads", kInvalid,
                 "spec.model.heads: ", [](auto& s) { s.mutable_mesh()->set_tp(16); }},
         Refusal{"MoreStagesThanLayers", kInvalid,
