@@ -83,7 +83,7 @@ steps: 2
 """)
         cluster.wait_state("big", "SUCCEEDED")
         memory = cluster.job("big")["status"]["memory"][0]
-        arena = sum(int(c["measuredPeakBytes"]) for c in memory["categories"])
+        arena = int(memory["measured"]["totalBytes"])
         self.assertGreater(arena, 400 << 20)
         grown = status_bytes(worker, "VmHWM") - idle
         self.assertGreater(grown, 0.9 * arena)
