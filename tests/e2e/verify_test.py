@@ -98,6 +98,18 @@ class VerifyTest(unittest.TestCase):
         self.assertEqual(code, 2, err)
         self.assertIn("spec.evaluation: must be absent with spec.verification", err)
 
+    def test_a_sharded_layout_passes(self):
+        job = JOB + "mesh: {dp: 2, pp: 2}\nzero_stage: 3\ngradient_reduction: per_micro_batch\n"
+        code, out, err = self.cluster.cli("verify", "-f", "-", "--name", "sharded", input=job)
+        self.assertEqual(code, 0, out + err)
+        shards = [r["shards"] for r in self.cluster.get("placement", "sharded")["ranks"]]
+        # Ranks 0 and 2 are stage 0 of the two replicas: halves of the same units.
+        halves = [{(s["unit"], s["kind"]): (int(s.get("offsetElements", 0)), int(s["sizeElements"]))
+                   for s in shards[rank]} for rank in (0, 2)]
+        self.assertEqual(halves[0].keys(), halves[1].keys())
+        for key, (offset, size) in halves[0].items():
+            self.assertEqual((offset, halves[1][key]), (0, (size, size)), key)
+
     def test_interrupt_detaches_and_cancel_is_told(self):
         # More ranks than there are workers: it waits.
         args = [e2e.CLI, "--endpoint=" + self.cluster.endpoint, "verify", "-f", "-", "--name"]

@@ -51,6 +51,7 @@ v1::TrainingJobSpec MeshSpec(const MeshCase& row) {
   for (const int layers : row.chunk_layers) spec.add_chunk_layers(layers);
   spec.set_context_parallel(row.cp_kind);
   spec.set_recompute(row.recompute);
+  spec.set_zero_stage(row.zero_stage);
   spec.mutable_batch()->set_micro_batches(row.micro_batches);
   spec.set_check_replicated_gradients(true);
   return spec;
@@ -263,6 +264,17 @@ std::vector<MeshCase> MeshCases() {
        .tied = false,
        .attention_bias = true},
       {.name = "Pp4Tp4", .pp = 4, .tp = 4, .sequence_parallel = true, .micro_batches = 4},
+      // Sharded; zero_parity_test compares all stages bit for bit.
+      {.name = "Dp4Zero1", .dp = 4, .zero_stage = 1},
+      {.name = "Dp2Tp2SpZero2", .dp = 2, .tp = 2, .sequence_parallel = true, .zero_stage = 2},
+      {.name = "Cp2Pp2Zero3", .cp = 2, .pp = 2, .zero_stage = 3},
+      {.name = "Mesh4dZero3Bf16",
+       .dp = 2,
+       .cp = 2,
+       .pp = 2,
+       .tp = 2,
+       .precision = PRECISION_BF16,
+       .zero_stage = 3},
   };
 }
 

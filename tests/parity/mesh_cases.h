@@ -27,6 +27,7 @@ struct MeshCase {
   int masked = 0;    // 1: a block of targets; 2: all but one of the whole batch
   bool tied = true;
   bool attention_bias = false;  // llama
+  int zero_stage = 0;
 };
 
 std::vector<MeshCase> MeshCases();

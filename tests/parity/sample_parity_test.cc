@@ -14,9 +14,10 @@ namespace {
 constexpr int kTime = 192;  // several blocks of the cache
 
 struct Layout {
-  const char* name;
-  int cp, pp, tp;
-  bool sequence_parallel;
+  std::string name;
+  int dp = 1, cp = 1, pp = 1, tp = 1;
+  bool sequence_parallel = false;
+  int zero_stage = 0;
 };
 
 v1::TrainingJobSpec Spec(const Layout& layout, v1::ModelFamily family) {
@@ -36,10 +37,12 @@ v1::TrainingJobSpec Spec(const Layout& layout, v1::ModelFamily family) {
   spec.mutable_learning_rate()->set_peak(1e-3);
   spec.mutable_batch()->set_global_batch_size(2);
   spec.set_steps(1);
+  spec.mutable_mesh()->set_dp(layout.dp);
   spec.mutable_mesh()->set_cp(layout.cp);
   spec.mutable_mesh()->set_pp(layout.pp);
   spec.mutable_mesh()->set_tp(layout.tp);
   spec.set_sequence_parallel(layout.sequence_parallel);
+  spec.set_zero_stage(layout.zero_stage);
   spec.mutable_sample()->set_prompt(std::string(101, 'a') + "b");
   spec.mutable_sample()->set_max_new_tokens(40);
   spec.mutable_sample()->set_temperature(0);
@@ -54,7 +57,7 @@ TEST_P(SampleParity, SameTextAsOneRank) {
   for (const v1::ModelFamily family : {v1::MODEL_FAMILY_GPT2, v1::MODEL_FAMILY_LLAMA}) {
     const auto split = TrainInProcess(Spec(GetParam(), family), data);
     ASSERT_TRUE(split.ok()) << split.status();
-    const auto one = TrainInProcess(Spec({"", 1, 1, 1, false}, family), data);
+    const auto one = TrainInProcess(Spec({.name = ""}, family), data);
     ASSERT_TRUE(one.ok()) << one.status();
     EXPECT_EQ(one->sample.size(), 40u);
     EXPECT_EQ(split->sample, one->sample);
@@ -63,9 +66,15 @@ TEST_P(SampleParity, SameTextAsOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, SampleParity,
-    testing::Values(Layout{"Tp2", 1, 1, 2, false}, Layout{"Tp2Sp", 1, 1, 2, true},
-                    Layout{"Pp2", 1, 2, 1, false}, Layout{"Cp2", 2, 1, 1, false},
-                    Layout{"Cp4", 4, 1, 1, false}, Layout{"Cp2Pp2Tp2", 2, 2, 2, true}),
+    testing::Values(Layout{.name = "Tp2", .tp = 2},
+                    Layout{.name = "Tp2Sp", .tp = 2, .sequence_parallel = true},
+                    Layout{.name = "Pp2", .pp = 2}, Layout{.name = "Cp2", .cp = 2},
+                    Layout{.name = "Cp4", .cp = 4},
+                    Layout{
+                        .name = "Cp2Pp2Tp2", .cp = 2, .pp = 2, .tp = 2, .sequence_parallel = true},
+                    // Replicas gather weights together.
+                    Layout{.name = "Dp2Zero3", .dp = 2, .zero_stage = 3},
+                    Layout{.name = "Dp2Cp2Pp2Zero3", .dp = 2, .cp = 2, .pp = 2, .zero_stage = 3}),
     [](const auto& info) { return info.param.name; });
 
 TEST(KvCache, MemoryPerRankFallsWithCp) {
