@@ -8,11 +8,12 @@
 //                  micro-batch the accumulated shards as well
 //   optimizer      AdamW's moments and, below fp32, the fp32 master: whole with zero_stage 0, else
 //                  shards
-//   activations    of the micro-batches in flight, and what their passes share
-//   communication  what collectives read and write: units' gathered weights (zero_stage 3) and
+//   activations    of the micro-batches in flight, and what their passes share; a sample's cache
+//   communication  what collectives alone read and write: units' gathered weights (zero_stage 3)
+//   and
 //                  whole gradients on the way to their reduction (2 and 3), pipeline messages,
-//                  context-parallel and tensor-parallel buffers
-//   workspace      small tables and sums
+//                  context-parallel buffers, weights and sums that ranks tell each other
+//   workspace      attention's, and small tables and sums
 #ifndef TESSERA_PLAN_LEDGER_H_
 #define TESSERA_PLAN_LEDGER_H_
 
@@ -20,8 +21,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <vector>
 
 #include "plan/pipeline_schedule.h"
+#include "plan/stage_partition.h"
 #include "plan/step_traffic.h"
 
 namespace tessera::plan {
@@ -40,13 +43,15 @@ inline constexpr LedgerCategory kLedgerCategories[] = {
 // "parameters", ...: the names of kernels/arena.h.
 const char* LedgerCategoryName(LedgerCategory category);
 
-// One rank of a job. Ranks of one pp_rank hold the same, but for the sample.
+// One rank of a job. Ranks of one pp_rank hold the same, but for samples and traces.
 struct LedgerRequest {
   TrafficRequest job;        // job.chunks: the rank's
   ScheduleOptions schedule;  // of job.mesh.pp stages
   int pp_rank = 0;
   int prefetch_units = 1;  // zero_stage 3: gathered ahead of the one in use
-  bool samples = false;    // the rank takes part in spec.sample, whose memory is taken first
+  bool samples = false;    // the rank takes part in spec.sample, whose memory is held throughout
+  bool traces = false;     // spec.trace: a step's times pass through the rank
+  int num_threads = 1;     // of a CPU device, each with its own workspace; 0: another device
 };
 
 struct RankLedger {
@@ -58,8 +63,20 @@ struct RankLedger {
   int64_t total_bytes() const;
 };
 
+// To the byte what the arena's peaks will be, but for:
+//   communication  groups whose members are on several hosts stage messages, 2 MiB a member at most
+//   workspace      below fp32, weights pass through fp32 pieces as they are set; this is the most
+//                  that a rank of the pp_rank needs
 // REQUIRES: CheckLayout (plan/layout_check.h) has no fault; request.job.chunks is not empty.
 RankLedger PredictLedger(const LedgerRequest& request);
+
+// Of every pp_rank, whose chunks are stages[pp_rank] (PartitionStages); request.job.chunks and
+// request.pp_rank are not read.
+std::vector<RankLedger> PredictLedgers(LedgerRequest request,
+                                       const std::vector<std::vector<StageChunk>>& stages);
+
+// A total_bytes() that PredictLedger is not below, at once: without what comes and goes in a step.
+int64_t PredictLeastBytes(LedgerRequest request);
 
 }  // namespace tessera::plan
 
