@@ -13,7 +13,7 @@
 #include "plan/mesh.h"
 #include "tests/parity/mesh_cases.h"
 #include "tests/parity/parity_harness.h"
-#include "worker/trainer/step_traffic_meter.h"
+#include "worker/trainer/ledger_request.h"
 #include "worker/trainer/training_config.h"
 
 namespace tessera {
@@ -77,15 +77,7 @@ plan::RankLedger Predict(const LedgerCase& row, const v1::TrainingJobSpec& spec,
     ADD_FAILURE() << config.status();
     return {};
   }
-  plan::LedgerRequest request;
-  request.job = MakeTrafficRequest(*config);
-  request.schedule = config->schedule;
-  request.pp_rank = at.pp_rank;
-  request.prefetch_units = config->zero.prefetch_units;
-  request.samples = row.samples && (at.dp_rank == 0 || config->zero.zero_stage == 3);
-  request.traces = row.traces && at.dp_rank == 0 && at.cp_rank == 0 && at.tp_rank == 0;
-  request.num_threads = row.num_threads;
-  return plan::PredictLedger(request);
+  return plan::PredictLedger(MakeLedgerRequest(*config, row.num_threads));
 }
 
 // Below fp32 the ranks of a pp_rank set weights by pieces of different sizes, and the prediction is

@@ -12,6 +12,7 @@
 #include "worker/checkpoint/weight_writer.h"
 #include "worker/model/initial_weights.h"
 #include "worker/model/units.h"
+#include "worker/trainer/ledger_request.h"
 #include "worker/trainer/planted_error.h"
 #include "worker/trainer/step_timeline.h"
 
@@ -44,7 +45,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> MeshTrainer::Create(const TrainingConfi
                                                              const WeightReader* weights,
                                                              Device& device) {
   std::unique_ptr<MeshTrainer> trainer(new MeshTrainer(config, groups, data, device));
+  const int64_t before = device.arena().usage().current_bytes;
   TESSERA_RETURN_IF_ERROR(trainer->Allocate());
+  const int64_t held = device.arena().usage().current_bytes - before;
+  const int64_t needed = plan::PredictLedger(MakeLedgerRequest(config, 0)).total_bytes();
+  trainer->momentary_bytes_ = std::max<int64_t>(needed - held, 0);
   TESSERA_RETURN_IF_ERROR(trainer->FillInitialWeights(weights));
   return trainer;
 }
@@ -136,7 +141,7 @@ absl::Status MeshTrainer::AllocateStage() {
   TESSERA_ASSIGN_OR_RETURN(stage_, TransformerStage::Create(config_.model, config_.part, options,
                                                             *store_, tp, device_, *stream_));
   // Taken now, so that a job that starts has all the memory that it will need.
-  if (!config_.sample || !TakesPartInSample()) return absl::OkStatus();
+  if (!config_.takes_part_in_sample()) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(sampler_, MeshSampler::Create(config_, *store_, {groups_.pp, groups_.cp},
                                                          *groups_.tp, device_, *stream_));
   return absl::OkStatus();
@@ -361,11 +366,6 @@ absl::StatusOr<std::string> MeshTrainer::Sample(TrainingObserver& observer) {
   TESSERA_ASSIGN_OR_RETURN(std::string text,
                            sampler_->Sample([&] { return observer.CheckStop(); }));
   return config_.at.global_rank == 0 ? text : std::string();
-}
-
-bool MeshTrainer::TakesPartInSample() const {
-  // Replicas gather weights together.
-  return config_.at.dp_rank == 0 || config_.zero.zero_stage == 3;
 }
 
 std::vector<ShardInfo> MeshTrainer::shards() const {

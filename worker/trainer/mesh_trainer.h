@@ -41,6 +41,7 @@ class MeshTrainer : public Trainer {
   absl::Status Export(const std::string& folder) override;
   absl::Status ExportAs(const std::string& folder, DType dtype) override;
   std::vector<ShardInfo> shards() const override;
+  int64_t momentary_bytes() const override { return momentary_bytes_; }
   const ModelConfig& model() const override { return config_.model; }
   DType dtype() const override { return config_.dtype; }
   absl::Status ReadElements(absl::string_view name, int64_t begin,
@@ -56,7 +57,6 @@ class MeshTrainer : public Trainer {
               Device& device);
   absl::Status Allocate();
   absl::Status AllocateStage();
-  bool TakesPartInSample() const;
   // Calls body(id, parameter, run, values) for pieces of what this rank holds, in forward order.
   absl::StatusOr<std::vector<float>> ReadState(ParameterState state, const std::string& name) const;
   template <typename Body>
@@ -103,6 +103,7 @@ class MeshTrainer : public Trainer {
   std::optional<LossScaler> loss_scaler_;  // fp16 only
   int64_t step_ = 0;                       // in progress
   int64_t updates_ = 0;                    // steps that were not skipped
+  int64_t momentary_bytes_ = 0;
 };
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
-// Where a test build plants an error that `tessera verify` must find, or that a job must survive. In
-// every other build these do nothing: weak definitions, which //worker/trainer:planted_error_from_env replaces at link time.
+// Where a test build plants an error that `tessera verify` must find, or that a job must survive.
+// In every other build these do nothing: weak definitions, which
+// //worker/trainer:planted_error_from_env replaces at link time.
 #ifndef TESSERA_WORKER_TRAINER_PLANTED_ERROR_H_
 #define TESSERA_WORKER_TRAINER_PLANTED_ERROR_H_
 

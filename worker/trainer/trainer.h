@@ -118,6 +118,8 @@ class Trainer {
   // The same in dtype, whatever the spec says.
   virtual absl::Status ExportAs(const std::string& folder, DType dtype) = 0;
   virtual std::vector<ShardInfo> shards() const = 0;
+  // Device memory that a step takes for a time besides what is held between steps, at most, bytes.
+  virtual int64_t momentary_bytes() const = 0;
 
   virtual const ModelConfig& model() const = 0;
   virtual DType dtype() const = 0;  // of parameters

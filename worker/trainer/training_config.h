@@ -70,6 +70,10 @@ struct TrainingConfig {
   int64_t local_batch_size() const { return global_batch_size / mesh.dp; }
   int64_t micro_batch_size() const { return local_batch_size() / micro_batches; }
   int64_t local_sequence_length() const { return sequence_length / mesh.cp; }
+  // Replicas gather weights together.
+  bool takes_part_in_sample() const {
+    return sample.has_value() && (at.dp_rank == 0 || zero.zero_stage == 3);
+  }
   int zero_group_size() const { return mesh.dp * mesh.cp; }
   // Whether ranks hold different parts of the model's state.
   bool is_split() const { return mesh.pp * mesh.tp > 1 || zero.zero_stage > 0; }
