@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "cli/connection.h"
+#include "cli/model_state.h"
 
 namespace tessera {
 
@@ -30,8 +31,9 @@ struct CreateOptions {
 };
 
 struct PlanOptions {
-  std::string file;
+  std::string file;      // empty: of model_state
   std::string timeline;  // where to draw the schedule, .svg or .json; empty: nowhere
+  ModelStateOptions model_state;
 };
 
 struct VerifyOptions {
@@ -72,6 +74,8 @@ struct GenerateOptions {
 // Each prints data on stdout, progress and errors on stderr, and returns the exit code.
 int RunCreate(const CommandContext& context, const CreateOptions& options);
 int RunPlan(const CommandContext& context, const PlanOptions& options);
+// Asks no coordinator.
+int RunPlanModelState(const CommandContext& context, const ModelStateOptions& options);
 int RunVerify(const CommandContext& context, const VerifyOptions& options);
 int RunGet(const CommandContext& context, const GetOptions& options);
 int RunDescribe(const CommandContext& context, const std::string& name);

@@ -29,6 +29,10 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
       return absl::StrCat("is a coordinator serving at ", endpoint,
                           "? See --endpoint and TESSERA_ENDPOINT, or start one with ./dev up");
     case absl::StatusCode::kResourceExhausted:
+      if (ReasonOf(status) == "INSUFFICIENT_DEVICE_MEMORY") {
+        return "`tessera plan -f FILE` shows what each stage needs, `tessera get workers` what the "
+               "workers have";
+      }
       return "`tessera get workers` shows what the workers hold; try again later";
     case absl::StatusCode::kNotFound:
       if (ReasonOf(status) == "WEIGHTS_NOT_KEPT") {

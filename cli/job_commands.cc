@@ -106,7 +106,7 @@ int RunDescribe(const CommandContext& context, const std::string& name) {
   if (!client.ok()) return Fail(context, client.status());
   absl::StatusOr<v1::TrainingJob> job = (*client)->GetJob(name);
   if (!job.ok()) return Fail(context, job.status());
-  Print(context, *job, job->name(), [&](bool) { return DescribeJob(*job); });
+  Print(context, *job, job->name(), [&](bool wide) { return DescribeJob(*job, wide); });
   return kCliOk;
 }
 

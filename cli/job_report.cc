@@ -16,12 +16,6 @@
 namespace tessera {
 namespace {
 
-// "1.23 MB (1234567)"; small numbers are exact as they are.
-std::string ExactBytes(int64_t bytes) {
-  const std::string human = HumanBytes(static_cast<double>(bytes));
-  return bytes < 1000 ? human : absl::StrCat(human, " (", bytes, ")");
-}
-
 std::string DifferenceText(const v1::GroupTraffic& traffic) {
   std::vector<std::string> parts;
   if (traffic.calls() != traffic.predicted_calls()) {

@@ -118,12 +118,13 @@ TEST(VerificationText, WhatIsNotANumberIsShown) {
 
 TEST(DescribeJob, ShowsTrafficAndReport) {
   v1::TrainingJob job = Verified();
-  EXPECT_THAT(DescribeJob(job), HasSubstr("\nVerification\nLayout   dp=1 cp=1 pp=2 tp=2"));
-  EXPECT_THAT(DescribeJob(job), Not(HasSubstr("Traffic")));
+  EXPECT_THAT(DescribeJob(job, false), HasSubstr("\nVerification\nLayout   dp=1 cp=1 pp=2 tp=2"));
+  EXPECT_THAT(DescribeJob(job, false), Not(HasSubstr("Traffic")));
   AddTraffic("tp", "all_reduce", 12, 640, *job.mutable_status()->mutable_progress());
   job.mutable_status()->clear_verification();
-  EXPECT_THAT(DescribeJob(job), HasSubstr("\nTraffic of global_rank 0 in the last step\nAXIS  "));
-  EXPECT_THAT(DescribeJob(job), Not(HasSubstr("Verification")));
+  EXPECT_THAT(DescribeJob(job, false),
+              HasSubstr("\nTraffic of global_rank 0 in the last step\nAXIS  "));
+  EXPECT_THAT(DescribeJob(job, false), Not(HasSubstr("Verification")));
 }
 
 }  // namespace

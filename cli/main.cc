@@ -15,6 +15,20 @@
 namespace tessera {
 namespace {
 
+void AddModelStateOptions(CLI::App& plan, CLI::Option& file, ModelStateOptions& options) {
+  CLI::Option* parameters =
+      plan.add_option("--parameters", options.parameters,
+                      "Instead of a file: parameters of the model, such as 350M, 7.5B or 1T")
+          ->excludes(&file);
+  plan.add_option("--dp", options.dp, "Devices that share the model state; default 1")
+      ->needs(parameters);
+  plan.add_option("--device-memory", options.device_memory,
+                  "Of one device, such as 32GB or 80GiB: tells what fits")
+      ->needs(parameters);
+  plan.add_option("--precision", options.precision, "bf16, fp16 or fp32; default bf16")
+      ->needs(parameters);
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Trains transformer language models on a Tessera cluster.", "tessera");
   app.require_subcommand(1);
@@ -48,12 +62,15 @@ int Main(int argc, char** argv) {
   PlanOptions plan_options;
   CLI::App* plan = app.add_subcommand("plan", "Show what a job's layout would be; create nothing");
   plan->footer(
-      "Ranks with their groups, layers of each stage, schedule with its bubble, and traffic\n"
-      "of a step. Needs a coordinator, but no worker; data files are not looked at.");
-  plan->add_option("-f,--file", plan_options.file, "Job file, YAML or JSON; - is stdin")
-      ->required();
+      "Ranks with their groups, layers of each stage, schedule with its bubble, device memory,\n"
+      "and traffic of a step. Needs a coordinator, but no worker; data files are not looked at.\n"
+      "With --parameters: model state of a device by zero_stage. Needs neither.");
+  CLI::Option* plan_file =
+      plan->add_option("-f,--file", plan_options.file, "Job file, YAML or JSON; - is stdin");
   plan->add_option("--timeline", plan_options.timeline,
-                   "Draw the simulated schedule into this file: .svg, or .json for Perfetto");
+                   "Draw the simulated schedule into this file: .svg, or .json for Perfetto")
+      ->needs(plan_file);
+  AddModelStateOptions(*plan, *plan_file, plan_options.model_state);
 
   VerifyOptions verify_options;
   CLI::App* verify =
@@ -169,6 +186,9 @@ int Main(int argc, char** argv) {
   }
   if (*completion) return RunCompletion(shell);
   if (*explain) return RunExplain(field);
+  if (*plan && plan_options.file.empty()) {
+    return RunPlanModelState(context, plan_options.model_state);
+  }
 
   absl::StatusOr<ConnectionOptions> connection = ResolveConnection(context.connection);
   if (!connection.ok()) return fail(connection.status());

@@ -1,4 +1,4 @@
-// plan: what a job's layout would be, without creating it.
+// plan: what a job's layout, or a model's state, would be, without creating it.
 #include <stdio.h>
 
 #include <cerrno>
@@ -39,16 +39,49 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("--timeline: ", path, ": ", strerror(error)));
 }
 
+// In the asked format; `table` is made only when it is wanted.
+template <typename Message, typename MakeTable>
+void Print(const CommandContext& context, const Message& message, const MakeTable& table) {
+  switch (context.output) {
+    case OutputFormat::kJson:
+      fputs(ToJson(message).c_str(), stdout);
+      break;
+    case OutputFormat::kYaml:
+      fputs(ToYaml(message).c_str(), stdout);
+      break;
+    default:
+      fputs(table(context.output == OutputFormat::kWide).c_str(), stdout);
+  }
+}
+
+absl::Status CheckOutput(const CommandContext& context) {
+  if (context.output != OutputFormat::kName) return absl::OkStatus();
+  return absl::InvalidArgumentError("-o: plan prints table, wide, json or yaml");
+}
+
 }  // namespace
+
+int RunPlanModelState(const CommandContext& context, const ModelStateOptions& options) {
+  absl::Status status = CheckOutput(context);
+  if (status.ok() && options.parameters.empty()) {
+    status = absl::InvalidArgumentError("plan: needs -f FILE or --parameters NUMBER");
+  }
+  absl::StatusOr<v1::ModelStatePlan> plan =
+      status.ok() ? PlanModelState(options) : absl::StatusOr<v1::ModelStatePlan>(status);
+  if (!plan.ok()) {
+    fputs(ErrorText(plan.status(), context.connection.endpoint).c_str(), stderr);
+    return ExitCodeOf(plan.status());
+  }
+  Print(context, *plan, [&](bool) { return ModelStateTable(*plan); });
+  return kCliOk;
+}
 
 int RunPlan(const CommandContext& context, const PlanOptions& options) {
   auto fail = [&](const absl::Status& status) {
     fputs(ErrorText(status, context.connection.endpoint).c_str(), stderr);
     return ExitCodeOf(status);
   };
-  if (context.output == OutputFormat::kName) {
-    return fail(absl::InvalidArgumentError("-o: plan prints table, wide, json or yaml"));
-  }
+  if (absl::Status status = CheckOutput(context); !status.ok()) return fail(status);
   absl::StatusOr<v1::TimelineFormat> format = FormatOf(options.timeline);
   if (!format.ok()) return fail(format.status());
   absl::StatusOr<v1::TrainingJobSpec> spec = ReadJobFile(options.file);
@@ -66,16 +99,7 @@ int RunPlan(const CommandContext& context, const PlanOptions& options) {
     fprintf(stderr, "timeline written to %s\n", options.timeline.c_str());
   }
   const v1::TrainingPlan& plan = response->plan();
-  switch (context.output) {
-    case OutputFormat::kJson:
-      fputs(ToJson(plan).c_str(), stdout);
-      break;
-    case OutputFormat::kYaml:
-      fputs(ToYaml(plan).c_str(), stdout);
-      break;
-    default:
-      fputs(PlanTable(plan, context.output == OutputFormat::kWide).c_str(), stdout);
-  }
+  Print(context, plan, [&](bool wide) { return PlanTable(plan, wide); });
   return kCliOk;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "cli/memory_report.h"
 #include "cli/render.h"
 #include "cli/table.h"
 
@@ -123,6 +124,12 @@ std::string StageTable(const v1::TrainingPlan& plan, bool wide) {
       table.ToString(), LeftOut(plan.stages_size() - rows, "stages"));
 }
 
+std::string MemoryTable(const v1::TrainingPlan& plan, bool wide) {
+  const int rows = RowsOf(plan.stages_size(), wide);
+  return absl::StrCat("Device memory of the rank of each stage that needs most\n",
+                      StageMemoryTable(plan, rows), LeftOut(plan.stages_size() - rows, "stages"));
+}
+
 std::string PositionTable(const v1::TrainingPlan& plan, bool wide) {
   Table table({"CP RANK", "POSITIONS"});
   const int rows = RowsOf(plan.sequence_parts_size(), wide);
@@ -167,6 +174,7 @@ std::string TrafficTable(const v1::TrainingPlan& plan, bool wide) {
 std::string PlanTable(const v1::TrainingPlan& plan, bool wide) {
   std::vector<std::string> parts = {Summary(plan), RankTable(plan, wide), StageTable(plan, wide)};
   if (plan.sequence_parts_size() > 1) parts.push_back(PositionTable(plan, wide));
+  parts.push_back(MemoryTable(plan, wide));
   parts.push_back(TrafficTable(plan, wide));
   return absl::StrJoin(parts, "\n");
 }

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Axes, schedule, ranks with their groups, stages, positions and traffic. Long lists end with how
-// many entries are left out; wide: none. Long groups show their ends in any case.
+// Axes, schedule, ranks with their groups, stages, positions, device memory and traffic. Long lists
+// end with how many entries are left out; wide: none. Long groups show their ends in any case.
 std::string PlanTable(const v1::TrainingPlan& plan, bool wide);
 
 }  // namespace tessera

@@ -45,6 +45,8 @@ v1::TrainingPlan TwoStages() {
     traffic.set_kind("send");
     traffic.set_calls(12);
     traffic.set_bytes(1234567);
+    stage.mutable_memory()->set_parameters_bytes(1000 * (i + 1));
+    stage.mutable_memory()->set_total_bytes(1000 * (i + 1));
   }
   v1::PlannedSchedule& schedule = *plan.mutable_schedule();
   schedule.set_schedule(v1::PIPELINE_SCHEDULE_INTERLEAVED_1F1B);
@@ -74,6 +76,14 @@ TEST(PlanRender, ShowsEverythingOfASmallMesh) {
             "STAGE  LAYERS             COMPUTATIONS  SENDS  IN FLIGHT  FOR WEIGHTS  IDLE\n"
             "0      embedding, 0-1; 4  16            12     2.5        2.5          11.1%\n"
             "1      2-3; 5, head       16            12     1.5        1.5          11.1%\n"
+            "\n"
+            "Device memory of the rank of each stage that needs most\n"
+            "STAGE  PARAMETERS  GRADIENTS  OPTIMIZER  ACTIVATIONS  COMMUNICATION  WORKSPACE  "
+            "TOTAL\n"
+            "0      1 kB        0 B        0 B        0 B          0 B            0 B        "
+            "1 kB\n"
+            "1      2 kB        0 B        0 B        0 B          0 B            0 B        "
+            "2 kB\n"
             "\n"
             "Traffic of each rank in one step\n"
             "STAGE  AXIS  KIND  CALLS  BYTES\n"

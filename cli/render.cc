@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "cli/job_report.h"
+#include "cli/memory_report.h"
 #include "cli/plot.h"
 #include "cli/table.h"
 
@@ -63,6 +64,11 @@ std::string HumanBytes(double bytes) {
   }
   return unit == 0 ? absl::StrFormat("%.0f B", bytes)
                    : absl::StrFormat("%.3g %s", bytes, units[unit]);
+}
+
+std::string ExactBytes(int64_t bytes) {
+  const std::string human = HumanBytes(static_cast<double>(bytes));
+  return bytes < 1000 ? human : absl::StrCat(human, " (", bytes, ")");
 }
 
 std::string HumanSeconds(double seconds) {
@@ -185,7 +191,7 @@ std::string PlacementTable(const v1::Placement& placement, bool wide) {
   return text;
 }
 
-std::string DescribeJob(const v1::TrainingJob& job) {
+std::string DescribeJob(const v1::TrainingJob& job, bool wide) {
   const v1::TrainingJobStatus& status = job.status();
   const v1::JobProgress& progress = status.progress();
   std::string text;
@@ -225,6 +231,11 @@ std::string DescribeJob(const v1::TrainingJob& job) {
   const std::string traffic = TrafficTable(progress);
   if (!traffic.empty()) {
     absl::StrAppend(&text, "\nTraffic of global_rank 0 in the last step\n", traffic);
+  }
+  const std::string memory = JobMemoryTable(status, wide);
+  if (!memory.empty()) {
+    absl::StrAppend(&text, "\nDevice memory, peaks up to the first step",
+                    wide ? "" : "; the rank that holds most (-o wide: all)", "\n", memory);
   }
   if (status.has_verification()) {
     absl::StrAppend(&text, "\nVerification\n", VerificationText(job));

@@ -13,8 +13,9 @@ namespace tessera {
 // "RUNNING"
 std::string StateName(v1::JobState state);
 bool IsTerminal(v1::JobState state);
-// "1.2 MB" with decimal prefixes; "3m12s".
+// "1.2 MB" with decimal prefixes; "1.2 MB (1234567)", below 1000 as it is; "3m12s".
 std::string HumanBytes(double bytes);
+std::string ExactBytes(int64_t bytes);
 std::string HumanSeconds(double seconds);
 // "dp=1 cp=1 pp=2 tp=2": the axes outermost first, defaults filled in.
 std::string MeshText(const v1::MeshSpec& mesh);
@@ -25,8 +26,9 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide);
 std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide);
 // wide: one line a shard besides one line a rank.
 std::string PlacementTable(const v1::Placement& placement, bool wide);
-// Everything about one job, with its loss curve, its traffic and what it has verified.
-std::string DescribeJob(const v1::TrainingJob& job);
+// Everything about one job, with its loss curve, its traffic, its device memory (wide: of every
+// rank) and what it has verified.
+std::string DescribeJob(const v1::TrainingJob& job, bool wide);
 // "step 120/1500  loss 2.3456  val 2.4012  18.2k tokens/s  1m12s left"
 std::string ProgressLine(const v1::TrainingJob& job);
 

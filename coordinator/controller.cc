@@ -2,15 +2,10 @@
 
 #include <google/protobuf/util/time_util.h>
 
-#include <algorithm>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/placement.h"
-#include "coordinator/spec_layout.h"
-#include "plan/mesh.h"
 #include "proto/daemon/process.h"
 #include "proto/rpc/field_error.h"
 #include "proto/rpc/status.h"
@@ -62,6 +57,7 @@ absl::Status Controller::Load(KeyValueStore* store) {
     } else if (status.state() == v1::JOB_STATE_ADMITTED) {
       // Whether the assignments were sent is not known. A new epoch makes that not matter.
       record.job.mutable_status()->clear_placement();
+      record.job.mutable_status()->clear_memory();
       TransitionLocked(record,
                        status.cancel_requested() ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_PENDING,
                        "COORDINATOR_RESTARTED", "restarted before the groups were formed");
@@ -114,80 +110,6 @@ void Controller::SaveLocked(JobRecord& record, Durability durability) {
   record.progress_dirty = false;
   record.progress_published = clock_->Monotonic();
   events_->Append({*revision, std::make_shared<v1::TrainingJob>(record.job)});
-}
-
-void Controller::ScheduleLocked() {
-  if (shut_down_) return;
-  // First come, first served: a job that does not fit yet is not overtaken by a later one, so that
-  // a large job is not starved by small ones.
-  std::vector<JobRecord*> pending;
-  for (auto& [name, record] : jobs_) {
-    if (record.job.status().state() == v1::JOB_STATE_PENDING) pending.push_back(&record);
-  }
-  std::sort(pending.begin(), pending.end(), [](const JobRecord* a, const JobRecord* b) {
-    using google::protobuf::util::TimeUtil;
-    const int64_t time_a = TimeUtil::TimestampToNanoseconds(a->job.create_time());
-    const int64_t time_b = TimeUtil::TimestampToNanoseconds(b->job.create_time());
-    return std::tie(time_a, a->job.name()) < std::tie(time_b, b->job.name());
-  });
-  for (JobRecord* record : pending) {
-    absl::StatusOr<std::vector<std::string>> workers =
-        PlaceRanks(MeshOf(record->job.spec().mesh()), registry_.IdleWorkers());
-    if (!workers.ok()) break;
-    AssignLocked(*record, *workers);
-  }
-}
-
-void Controller::AssignLocked(JobRecord& record, const std::vector<std::string>& workers) {
-  const plan::MeshSize mesh = MeshOf(record.job.spec().mesh());
-  v1::TrainingJobStatus& status = *record.job.mutable_status();
-  status.set_epoch(status.epoch() + 1);
-  status.clear_placement();
-  for (size_t rank = 0; rank < workers.size(); ++rank) {
-    const plan::Coordinates at = plan::CoordinatesOf(mesh, static_cast<int>(rank));
-    v1::RankPlacement& place = *status.add_placement();
-    place.set_worker(workers[rank]);
-    place.set_instance_id(registry_.Find(workers[rank])->info.instance_id());
-    place.mutable_coordinates()->set_global_rank(at.global_rank);
-    place.mutable_coordinates()->set_dp_rank(at.dp_rank);
-    place.mutable_coordinates()->set_cp_rank(at.cp_rank);
-    place.mutable_coordinates()->set_pp_rank(at.pp_rank);
-    place.mutable_coordinates()->set_tp_rank(at.tp_rank);
-  }
-  TransitionLocked(record, v1::JOB_STATE_ADMITTED, "PLACED",
-                   absl::StrCat("on ", workers.size(), " workers"));
-  record.active = std::make_unique<ActiveJob>(record.job.uid(), status.epoch(), status.placement(),
-                                              /*formed=*/false);
-
-  for (size_t rank = 0; rank < workers.size(); ++rank) {
-    v1::CoordinatorMessage message;
-    v1::RankAssignment& assignment = *message.mutable_run();
-    assignment.set_job(record.job.name());
-    assignment.set_job_uid(record.job.uid());
-    assignment.set_epoch(status.epoch());
-    *assignment.mutable_spec() = record.job.spec();
-    *assignment.mutable_coordinates() = status.placement(static_cast<int>(rank)).coordinates();
-    assignment.set_collective_timeout_ms(absl::ToInt64Milliseconds(options_.collective_timeout));
-    for (plan::GroupAxis axis : plan::kGroupAxes) {
-      const plan::Group group = plan::GroupOf(mesh, static_cast<int>(rank), axis);
-      v1::GroupAssignment& part = *assignment.add_groups();
-      part.set_name(group.name);
-      part.set_axis(plan::GroupAxisName(axis));
-      part.set_group_rank(group.group_rank);
-      for (int member : group.members) {
-        v1::GroupMember& entry = *part.add_members();
-        entry.set_global_rank(member);
-        entry.set_worker(workers[member]);
-        entry.set_address(registry_.Find(workers[member])->address);
-      }
-    }
-    WorkerEntry& worker = *registry_.Find(workers[rank]);
-    worker.job_uid = record.job.uid();
-    worker.epoch = status.epoch();
-    worker.info.set_state(v1::WORKER_STATE_BUSY);
-    worker.info.set_training_job(record.job.name());
-    worker.session->Send(message);
-  }
 }
 
 void Controller::SendAbortLocked(WorkerEntry& worker, const std::string& uid, int64_t epoch,

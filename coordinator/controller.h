@@ -18,6 +18,7 @@
 #include "coordinator/clock.h"
 #include "coordinator/event_log.h"
 #include "coordinator/generation_table.h"
+#include "coordinator/job_memory.h"
 #include "coordinator/journal.h"
 #include "coordinator/worker_registry.h"
 #include "proto/daemon/log.h"
@@ -72,6 +73,8 @@ class Controller {
   // Cluster. Errors as in cluster.proto.
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) const;
   absl::StatusOr<v1::Placement> GetPlacement(const std::string& job) const;
+  // Of an operation on the attached worker that has most; 1 where none is attached.
+  int MostThreads() const;
 
   // Workers: a session id for the other two calls. Errors as in attach.proto.
   absl::StatusOr<int64_t> AttachWorker(const v1::RegisterWorker& request,
@@ -89,6 +92,7 @@ class Controller {
     v1::TrainingJob job;
     std::unique_ptr<ActiveJob> active;        // while the job has workers
     std::vector<ActiveJob::Rank> last_ranks;  // of an ended job: what it held
+    std::optional<JobMemory> memory;          // predicted, while it is PENDING
     // What global_rank 0 has found, until the other ranks have ended too.
     std::optional<v1::VerificationReport> verification;
     bool progress_dirty = false;
@@ -110,8 +114,19 @@ class Controller {
   Controller(ControllerOptions options, const Clock* clock, Logger* log);
   absl::Status Load(KeyValueStore* store);
 
+  // Attached and not stopping.
+  struct Fleet {
+    std::vector<int64_t> memory_bytes;  // of each worker's device
+    int most_threads = 1;
+  };
+
   void CreateNewJob(const NewJob& job,
                     const std::function<void(absl::StatusOr<v1::TrainingJob>)>& done);
+  // What is wrong with a first request, without a look at files.
+  absl::Status CheckNewJob(const v1::CreateTrainingJobRequest& request) const;
+  // RESOURCE_EXHAUSTED: as many workers as the job has ranks are attached, and no choice among them
+  // has enough device memory.
+  absl::Status CheckMemory(const v1::TrainingJobSpec& spec) const;
 
   // All below: mutex_ is held.
   absl::StatusOr<v1::TrainingJob> CommitLocked(const NewJob& job);
@@ -135,10 +150,14 @@ class Controller {
   void TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
                         const std::string& message);
   void SaveLocked(JobRecord& record, Durability durability);
+  Fleet FleetLocked() const;
   void ScheduleLocked();
+  // Whether nothing that the job could wait for will help: its PENDING state says so, once.
+  bool TellShortageLocked(JobRecord& record, const Fleet& fleet);
   void AssignLocked(JobRecord& record, const std::vector<std::string>& workers);
   void ReconcileLocked(WorkerEntry& worker, const v1::RegisterWorker& request);
   void HandleGroupsFormedLocked(WorkerEntry& worker, const v1::GroupsFormed& message);
+  void HandleMemoryLocked(WorkerEntry& worker, const v1::MemoryReport& report);
   void HandleStepLocked(WorkerEntry& worker, const v1::StepReport& report);
   void HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& message);
   void SettleLocked(JobRecord& record);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/controller.h"
 #include "coordinator/page.h"
+#include "coordinator/spec_layout.h"
 #include "coordinator/spec_validation.h"
 #include "coordinator/verify_request.h"
 #include "proto/daemon/process.h"
@@ -66,32 +67,43 @@ void Controller::CreateNewJob(const NewJob& job,
   {
     std::lock_guard<std::mutex> lock(mutex_);
     answer = EarlierAnswerLocked(job);
-    if (!absl::IsNotFound(answer.status())) {
-      // A retry, or a request id that was used for another request.
-    } else if (status = ValidateSpec(request.training_job().spec()); !status.ok()) {
-      answer = status;
-    } else if (!request.training_job_id().empty() &&
-               jobs_.count(JobName(request.training_job_id())) > 0) {
-      answer = WithReason(
-          absl::AlreadyExistsError(absl::StrCat(JobName(request.training_job_id()), ": exists")),
-          "JOB_EXISTS");
-    } else {
-      auto after_check = [this, job, done](const absl::Status& checked) {
-        if (!checked.ok()) return done(checked);
-        absl::StatusOr<v1::TrainingJob> committed;
-        {
-          std::lock_guard<std::mutex> commit_lock(mutex_);
-          committed = CommitLocked(job);
-        }
-        done(std::move(committed));
-      };
-      // Answered when a worker has looked at the files.
-      if (StartDataCheckLocked(request.training_job().spec(), std::move(after_check))) return;
-      // No worker is attached: the files are checked when the job gets workers.
-      answer = CommitLocked(job);
+  }
+  // A retry, or a request id that was used for another request.
+  if (!absl::IsNotFound(answer.status())) return done(std::move(answer));
+  if (status = CheckNewJob(request); !status.ok()) return done(status);
+
+  auto after_check = [this, job, done](const absl::Status& checked) {
+    if (!checked.ok()) return done(checked);
+    absl::StatusOr<v1::TrainingJob> committed;
+    {
+      std::lock_guard<std::mutex> commit_lock(mutex_);
+      committed = CommitLocked(job);
     }
+    done(std::move(committed));
+  };
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // Answered when a worker has looked at the files.
+    if (StartDataCheckLocked(request.training_job().spec(), std::move(after_check))) return;
+    // No worker is attached: the files are checked when the job gets workers.
+    answer = CommitLocked(job);
   }
   done(std::move(answer));
+}
+
+absl::Status Controller::CheckNewJob(const v1::CreateTrainingJobRequest& request) const {
+  const v1::TrainingJobSpec& spec = request.training_job().spec();
+  absl::Status status = ValidateSpec(spec);
+  if (!status.ok()) return status;
+  if (!request.training_job_id().empty()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const std::string name = JobName(request.training_job_id());
+    if (jobs_.count(name) > 0) {
+      return WithReason(absl::AlreadyExistsError(absl::StrCat(name, ": exists")), "JOB_EXISTS");
+    }
+  }
+  // Without the lock: the search for layouts that fit takes its time.
+  return CheckMemory(spec);
 }
 
 absl::StatusOr<v1::TrainingJob> Controller::EarlierAnswerLocked(const NewJob& job) const {
@@ -130,7 +142,9 @@ absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(const NewJob& created) 
   v1::JobCondition& condition = *status.add_conditions();
   condition.set_state(v1::JOB_STATE_PENDING);
   condition.set_reason("CREATED");
-  condition.set_message("waits for workers");
+  condition.set_message(absl::StrCat("waits for ", MeshOf(job.spec().mesh()).world_size(),
+                                     " workers; ", FleetLocked().memory_bytes.size(),
+                                     " are attached"));
   *condition.mutable_transition_time() = job.create_time();
   if (jobs_.count(job.name()) > 0) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat(job.name(), ": exists")), "JOB_EXISTS");

@@ -76,13 +76,15 @@ class ControllerTest : public testing::Test {
   }
 
   absl::StatusOr<TestWorker> TryAttach(const std::string& name, const std::string& instance,
-                                       const v1::RunningJob& running = {}) {
+                                       const v1::RunningJob& running = {},
+                                       int64_t memory_bytes = 1 << 30) {
     TestWorker worker;
     worker.instance = instance;
     v1::RegisterWorker request;
     request.set_protocol_version(1);
     request.mutable_worker()->set_name("workers/" + name);
     request.mutable_worker()->set_instance_id(instance);
+    request.mutable_worker()->set_device_memory_bytes(memory_bytes);
     request.set_address("address of " + name);
     *request.mutable_running() = running;
     absl::StatusOr<int64_t> id = controller_->AttachWorker(request, worker.session);
@@ -92,6 +94,9 @@ class ControllerTest : public testing::Test {
   }
   TestWorker Attach(const std::string& name, const v1::RunningJob& running = {}) {
     return *TryAttach(name, "instance of " + name, running);
+  }
+  TestWorker AttachWithMemory(const std::string& name, int64_t memory_bytes) {
+    return *TryAttach(name, "instance of " + name, {}, memory_bytes);
   }
 
   absl::StatusOr<v1::TrainingJob> Create(const v1::CreateTrainingJobRequest& request) {

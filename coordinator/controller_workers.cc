@@ -127,6 +127,9 @@ void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage
       case v1::WorkerMessage::kStep:
         HandleStepLocked(*worker, message.step());
         break;
+      case v1::WorkerMessage::kMemory:
+        HandleMemoryLocked(*worker, message.memory());
+        break;
       case v1::WorkerMessage::kJobEnded:
         HandleJobEndedLocked(*worker, message.job_ended());
         break;
@@ -187,6 +190,20 @@ void Controller::HandleStepLocked(WorkerEntry& worker, const v1::StepReport& rep
   record->progress_dirty = true;
   if (now - record->progress_published >= options_.progress_interval) {
     SaveLocked(*record, Durability::kBuffered);
+  }
+}
+
+void Controller::HandleMemoryLocked(WorkerEntry& worker, const v1::MemoryReport& report) {
+  JobRecord* record = FindUidLocked(report.job_uid());
+  if (record == nullptr || record->active == nullptr || record->active->epoch() != report.epoch()) {
+    return;
+  }
+  const ActiveJob::Rank* rank = record->active->FindWorker(worker.info.name());
+  if (rank == nullptr) return;
+  for (v1::RankMemory& memory : *record->job.mutable_status()->mutable_memory()) {
+    if (memory.global_rank() != rank->coordinates.global_rank()) continue;
+    *memory.mutable_measured() = report.peak();
+    record->progress_dirty = true;  // every rank reports at about the same time
   }
 }
 

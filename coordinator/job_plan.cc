@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/job_memory.h"
 #include "coordinator/spec_layout.h"
 #include "coordinator/spec_validation.h"
 #include "plan/mesh.h"
@@ -122,19 +123,15 @@ void AddTraffic(const v1::TrainingJobSpec& spec, const std::vector<plan::StageCh
   }
 }
 
-absl::Status AddStages(const v1::TrainingJobSpec& spec, const plan::ScheduleOptions& options,
-                       v1::TrainingPlan& out) {
-  const std::vector<int> chunk_layers(spec.chunk_layers().begin(), spec.chunk_layers().end());
-  auto stages = plan::PartitionStages(
-      spec.model().layers(), options.stages, options.chunks, chunk_layers,
-      plan::LayerCostsOf(ModelSizesOf(spec.model()), spec.data().sequence_length()));
-  if (!stages.ok()) return stages.status();
+void AddStages(const v1::TrainingJobSpec& spec, const plan::ScheduleOptions& options,
+               v1::TrainingPlan& out) {
+  const std::vector<std::vector<plan::StageChunk>> stages = StagesOf(spec);
   const bool is_zero_bubble = options.schedule == plan::PipelineSchedule::kZeroBubbleH1;
   for (int pp_rank = 0; pp_rank < options.stages; ++pp_rank) {
     v1::PlannedStage& stage = *out.add_stages();
     stage.set_pp_rank(pp_rank);
     int64_t neighbours = 0;  // of all chunks, on other stages
-    for (const plan::StageChunk& chunk : (*stages)[pp_rank]) {
+    for (const plan::StageChunk& chunk : stages[pp_rank]) {
       v1::PlannedChunk& planned = *stage.add_chunks();
       planned.set_chunk(stage.chunks_size() - 1);
       planned.mutable_layers()->set_first(chunk.layers.first);
@@ -148,9 +145,14 @@ absl::Status AddStages(const v1::TrainingJobSpec& spec, const plan::ScheduleOpti
     stage.set_sends(options.micro_batches * neighbours);
     stage.set_peak_in_flight(plan::PeakInFlightFormula(options, pp_rank));
     stage.set_peak_in_flight_for_weights(plan::PeakInFlightForWeightsFormula(options, pp_rank));
-    AddTraffic(spec, (*stages)[pp_rank], stage);
+    AddTraffic(spec, stages[pp_rank], stage);
   }
-  return absl::OkStatus();
+}
+
+void AddMemory(const JobMemory& memory, v1::TrainingPlan& out) {
+  for (v1::PlannedStage& stage : *out.mutable_stages()) {
+    *stage.mutable_memory() = ToProto(memory.Fullest(stage.pp_rank()));
+  }
 }
 
 double FormulaIdleShare(const plan::ScheduleOptions& options) {
@@ -219,7 +221,8 @@ absl::StatusOr<std::string> Draw(v1::TimelineFormat format, const plan::Schedule
 
 }  // namespace
 
-absl::StatusOr<v1::PlanTrainingJobResponse> PlanJob(const v1::PlanTrainingJobRequest& request) {
+absl::StatusOr<v1::PlanTrainingJobResponse> PlanJob(const v1::PlanTrainingJobRequest& request,
+                                                    int num_threads) {
   if (!request.has_spec()) return InvalidField("spec", "", "required");
   const v1::TrainingJobSpec& spec = request.spec();
   if (absl::Status status = ValidateSpec(spec); !status.ok()) return status;
@@ -233,7 +236,8 @@ absl::StatusOr<v1::PlanTrainingJobResponse> PlanJob(const v1::PlanTrainingJobReq
   v1::TrainingPlan& out = *response.mutable_plan();
   AddMesh(mesh, out);
   AddSequenceParts(mesh, spec.data().sequence_length(), out);
-  if (absl::Status status = AddStages(spec, options, out); !status.ok()) return status;
+  AddStages(spec, options, out);
+  AddMemory(JobMemory(spec, num_threads), out);
   auto simulation = Simulate(options);
   if (!simulation.ok()) return simulation.status();
   AddSchedule(options, MicroBatchSizeOf(spec), *simulation, out);

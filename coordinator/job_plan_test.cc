@@ -139,6 +139,23 @@ TEST(JobPlan, TrafficIsThatOfEachStage) {
   EXPECT_NE(plan.stages(1).traffic_size(), plan.stages(0).traffic_size());
 }
 
+TEST(JobPlan, MemoryIsThatOfTheRankOfEachStageThatNeedsMost) {
+  v1::PlanTrainingJobRequest request = Request();
+  const v1::TrainingPlan plan = Plan(request);
+  ASSERT_EQ(plan.stages_size(), 2);
+  for (const v1::PlannedStage& stage : plan.stages()) {
+    const v1::DeviceMemory& memory = stage.memory();
+    EXPECT_EQ(memory.gradients_bytes(), memory.parameters_bytes());
+    EXPECT_EQ(memory.optimizer_bytes(), 2 * memory.parameters_bytes());
+    EXPECT_EQ(memory.total_bytes(), memory.parameters_bytes() + memory.gradients_bytes() +
+                                        memory.optimizer_bytes() + memory.activations_bytes() +
+                                        memory.communication_bytes() + memory.workspace_bytes());
+  }
+  request.mutable_spec()->set_zero_stage(1);  // over dp * cp = 4
+  EXPECT_EQ(Plan(request).stages(0).memory().optimizer_bytes(),
+            plan.stages(0).memory().optimizer_bytes() / 4);
+}
+
 TEST(JobPlan, LongSchedulesAreNotSimulated) {
   v1::PlanTrainingJobRequest request = Request();
   request.mutable_spec()->mutable_batch()->set_global_batch_size(65536 * 2);
@@ -159,6 +176,21 @@ TEST(JobPlan, TheLargestMeshIsPlanned) {
   EXPECT_EQ(plan.ranks_size(), 65536);
   EXPECT_EQ(plan.groups_size(), 2);
   EXPECT_LT(plan.ByteSizeLong(), size_t{16} << 20);
+}
+
+TEST(JobPlan, ALongPipelineIsPlanned) {
+  v1::PlanTrainingJobRequest request = Request();
+  v1::TrainingJobSpec& spec = *request.mutable_spec();
+  spec.clear_mesh();
+  spec.mutable_mesh()->set_pp(256);
+  spec.mutable_model()->set_layers(256);
+  spec.mutable_batch()->set_global_batch_size(65536);
+  spec.mutable_batch()->set_micro_batches(65536);
+  const v1::TrainingPlan plan = Plan(request);
+  EXPECT_EQ(plan.stages_size(), 256);
+  // 1f1b: the first holds most micro-batches.
+  EXPECT_GT(plan.stages(1).memory().activations_bytes(),
+            plan.stages(254).memory().activations_bytes());
 }
 
 TEST(JobPlan, DrawsTheScheduleWhenAsked) {
@@ -182,8 +214,8 @@ TEST(JobPlan, RefusesWhatCreateWouldRefuseAndDrawingsWithoutEnd) {
       {"spec", [](auto& r) { r.clear_spec(); }, absl::StatusCode::kInvalidArgument},
       {"spec.model.heads", [](auto& r) { r.mutable_spec()->mutable_mesh()->set_tp(3); },
        absl::StatusCode::kInvalidArgument},
-      {"spec.zero_stage", [](auto& r) { r.mutable_spec()->set_zero_stage(1); },
-       absl::StatusCode::kUnimplemented},
+      {"spec.zero_stage", [](auto& r) { r.mutable_spec()->set_zero_stage(4); },
+       absl::StatusCode::kInvalidArgument},
       {"timeline", [](auto& r) { r.set_timeline(static_cast<v1::TimelineFormat>(9)); },
        absl::StatusCode::kInvalidArgument},
       {"timeline",

@@ -21,7 +21,7 @@ class JobsService final : public v1::Jobs::CallbackService {
                                             v1::PlanTrainingJobResponse* response) override {
     absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
     if (!allowed.ok()) return Reply<v1::PlanTrainingJobResponse>(context, allowed, response);
-    return Reply(context, PlanJob(*request), response);
+    return Reply(context, PlanJob(*request, controller_->MostThreads()), response);
   }
 
   grpc::ServerUnaryReactor* CreateTrainingJob(grpc::CallbackServerContext* context,

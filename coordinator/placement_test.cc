@@ -5,31 +5,47 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 
 namespace tessera {
 namespace {
 
 using Workers = std::vector<std::string>;
 
+// "worker host", or "worker host bytes".
+std::vector<Candidate> Idle(const std::vector<std::string>& texts) {
+  std::vector<Candidate> idle;
+  for (const std::string& text : texts) {
+    const std::vector<std::string> parts = absl::StrSplit(text, ' ');
+    idle.push_back({parts[0], parts[1], parts.size() > 2 ? std::stoll(parts[2]) : 0});
+  }
+  return idle;
+}
+
+// Of ranks that need nothing.
+absl::StatusOr<Workers> PlaceAny(const plan::MeshSize& mesh, const std::vector<Candidate>& idle) {
+  return PlaceRanks(mesh, std::vector<int64_t>(mesh.world_size()), idle);
+}
+
 TEST(Placement, IsAFunctionOfTheIdleWorkers) {
   const plan::MeshSize mesh{.dp = 3, .cp = 1, .pp = 1, .tp = 1};
-  EXPECT_EQ(*PlaceRanks(mesh, {{"w2", "h"}, {"w0", "h"}, {"w1", "h"}}),
-            (Workers{"w0", "w1", "w2"}));
-  EXPECT_EQ(*PlaceRanks(mesh, {{"w1", "h"}, {"w2", "h"}, {"w0", "h"}}),
-            (Workers{"w0", "w1", "w2"}));
+  EXPECT_EQ(*PlaceAny(mesh, Idle({"w2 h", "w0 h", "w1 h"})), (Workers{"w0", "w1", "w2"}));
+  EXPECT_EQ(*PlaceAny(mesh, Idle({"w1 h", "w2 h", "w0 h"})), (Workers{"w0", "w1", "w2"}));
 }
 
 TEST(Placement, FullestHostFirst) {
   const plan::MeshSize mesh{.dp = 2, .cp = 1, .pp = 1, .tp = 1};
-  EXPECT_EQ(*PlaceRanks(mesh, {{"a0", "a"}, {"b0", "b"}, {"b1", "b"}}), (Workers{"b0", "b1"}));
+  EXPECT_EQ(*PlaceAny(mesh, Idle({"a0 a", "b0 b", "b1 b"})), (Workers{"b0", "b1"}));
 }
 
 TEST(Placement, KeepsTpGroupsInsideAHostWhereTheyFit) {
   const plan::MeshSize mesh{.dp = 3, .cp = 1, .pp = 1, .tp = 2};
   std::vector<Candidate> idle;
-  for (const char* worker : {"a0", "a1", "a2"}) idle.push_back({worker, "a"});
-  for (const char* worker : {"b0", "b1", "b2"}) idle.push_back({worker, "b"});
-  const Workers placed = *PlaceRanks(mesh, idle);
+  for (const char* worker : {"a0", "a1", "a2"}) idle.push_back({worker, "a", 0});
+  for (const char* worker : {"b0", "b1", "b2"}) idle.push_back({worker, "b", 0});
+  const Workers placed = *PlaceAny(mesh, idle);
   EXPECT_EQ(placed, (Workers{"a0", "a1", "b0", "b1", "a2", "b2"}));  // the last must be split
 }
 
@@ -60,11 +76,11 @@ TEST(Placement, AsManyTpGroupsAsFitLieInsideAHost) {
     std::map<std::string, std::string> host_of;
     for (const auto& [host, workers] : c.hosts) {
       for (int i = 0; i < workers; ++i) {
-        idle.push_back({host + std::to_string(i), host});
+        idle.push_back({host + std::to_string(i), host, 0});
         host_of[idle.back().worker] = host;
       }
     }
-    const Workers placed = *PlaceRanks(c.mesh, idle);
+    const Workers placed = *PlaceAny(c.mesh, idle);
     ASSERT_EQ(static_cast<int>(placed.size()), c.mesh.world_size()) << c.name;
     EXPECT_EQ(std::set<std::string>(placed.begin(), placed.end()).size(), placed.size()) << c.name;
     int inside = 0;
@@ -79,9 +95,102 @@ TEST(Placement, AsManyTpGroupsAsFitLieInsideAHost) {
 
 TEST(Placement, SaysHowManyAreMissing) {
   const absl::Status status =
-      PlaceRanks({.dp = 2, .cp = 1, .pp = 1, .tp = 1}, {{"a", "h"}}).status();
+      PlaceAny({.dp = 2, .cp = 1, .pp = 1, .tp = 1}, Idle({"a h"})).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), "needs 2 idle workers, 1 are idle");
+}
+
+TEST(Placement, RanksGetWorkersThatAreLargeEnough) {
+  struct Case {
+    const char* name;
+    plan::MeshSize mesh;
+    std::vector<int64_t> needed;    // by rank
+    std::vector<std::string> idle;  // "worker host bytes"
+    Workers placed;                 // empty: none
+  };
+  const plan::MeshSize two = {.dp = 2, .cp = 1, .pp = 1, .tp = 1};
+  const plan::MeshSize pairs = {.dp = 1, .cp = 1, .pp = 2, .tp = 2};
+  const Case cases[] = {
+      {"exactly", two, {5, 5}, {"a h 5", "b h 5"}, {"a", "b"}},
+      {"one_byte_too_few", two, {5, 5}, {"a h 5", "b h 4"}, {}},
+      {"small_ones_are_left_out", two, {5, 5}, {"a h 4", "b h 5", "c h 9"}, {"b", "c"}},
+      {"the_larger_for_the_rank_that_needs_more", two, {9, 5}, {"a h 5", "b h 9"}, {"b", "a"}},
+      {"a_fuller_host_does_not_help",
+       two,
+       {5, 5},
+       {"a0 a 4", "a1 a 4", "a2 a 4", "b0 b 5", "c0 c 5"},
+       {"b0", "c0"}},
+      {"not_the_last_large_one_for_a_small_rank", two, {5, 9}, {"a h 9", "b h 5"}, {"b", "a"}},
+      // Stage 0 needs more and is placed first, on the host that has it.
+      {"a_host_for_each_stage",
+       pairs,
+       {9, 9, 5, 5},
+       {"a0 a 5", "a1 a 5", "b0 b 9", "b1 b 9"},
+       {"b0", "b1", "a0", "a1"}},
+      // Were it the group of stage 1 that takes host b, rank 0 had no worker.
+      {"leaves_enough_for_others",
+       pairs,
+       {9, 9, 5, 5},
+       {"a0 a 9", "b0 b 9", "b1 b 5", "a1 a 5"},
+       {"a0", "b0", "a1", "b1"}},
+      {"a_rank_that_needs_more_than_its_group",
+       pairs,
+       {9, 5, 5, 5},
+       {"a0 a 5", "a1 a 5", "b0 b 5", "b1 b 9"},
+       {"b1", "b0", "a0", "a1"}},
+  };
+  for (const Case& c : cases) {
+    const absl::StatusOr<Workers> placed = PlaceRanks(c.mesh, c.needed, Idle(c.idle));
+    if (c.placed.empty()) {
+      EXPECT_EQ(placed.status().code(), absl::StatusCode::kResourceExhausted) << c.name;
+      continue;
+    }
+    ASSERT_TRUE(placed.ok()) << c.name << placed.status();
+    EXPECT_EQ(*placed, c.placed) << c.name;
+  }
+}
+
+// Whatever the sizes: placed if and only if the k-th largest need is at most the k-th largest
+// device, and then every rank has enough.
+TEST(Placement, PlacesWheneverItCanBeDone) {
+  uint64_t random = 1;
+  auto next = [&](int below) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int>((random >> 33) % below);
+  };
+  int placed_cases = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const plan::MeshSize mesh = {.dp = 1 + next(2), .cp = 1, .pp = 1 + next(3), .tp = 1 + next(3)};
+    std::vector<int64_t> needed, memory;
+    for (int rank = 0; rank < mesh.world_size(); ++rank) needed.push_back(next(6));
+    std::vector<Candidate> idle;
+    std::map<std::string, int64_t> memory_of;
+    for (int worker = 0; worker < mesh.world_size() + next(4); ++worker) {
+      idle.push_back({std::to_string(worker), std::to_string(next(3)), 2 + next(6)});
+      memory.push_back(idle.back().memory_bytes);
+      memory_of[idle.back().worker] = idle.back().memory_bytes;
+    }
+    const absl::StatusOr<Workers> placed = PlaceRanks(mesh, needed, idle);
+    ASSERT_EQ(placed.ok(), !FindShortage(needed, memory).has_value()) << i;
+    if (!placed.ok()) continue;
+    ++placed_cases;
+    EXPECT_EQ(std::set<std::string>(placed->begin(), placed->end()).size(), needed.size()) << i;
+    for (size_t rank = 0; rank < needed.size(); ++rank) {
+      EXPECT_GE(memory_of[(*placed)[rank]], needed[rank]) << i;
+    }
+  }
+  EXPECT_GT(placed_cases, 200);
+  EXPECT_LT(placed_cases, 1900);
+}
+
+TEST(Placement, AShortageNamesTheFirstRankWithoutAWorker) {
+  const MemoryShortage shortage = *FindShortage({3, 7, 7, 5}, {9, 6, 6, 6});
+  EXPECT_EQ(shortage.global_rank, 2);
+  EXPECT_EQ(shortage.needed_bytes, 7);
+  EXPECT_EQ(shortage.ranks, 2);
+  EXPECT_EQ(shortage.workers, 1);
+  EXPECT_EQ(shortage.largest_bytes, 9);
+  EXPECT_FALSE(FindShortage({3, 7, 7, 5}, {7, 5, 3, 7}).has_value());
 }
 
 }  // namespace

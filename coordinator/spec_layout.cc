@@ -120,6 +120,14 @@ plan::LayoutRequest LayoutOf(const v1::TrainingJobSpec& spec) {
   return request;
 }
 
+std::vector<std::vector<plan::StageChunk>> StagesOf(const v1::TrainingJobSpec& spec) {
+  const plan::ScheduleOptions schedule = ScheduleOf(spec);
+  const std::vector<int> chunk_layers(spec.chunk_layers().begin(), spec.chunk_layers().end());
+  return *plan::PartitionStages(
+      spec.model().layers(), schedule.stages, schedule.chunks, chunk_layers,
+      plan::LayerCostsOf(ModelSizesOf(spec.model()), spec.data().sequence_length()));
+}
+
 plan::ModelSizes ModelSizesOf(const v1::ModelSpec& model) {
   plan::ModelSizes sizes;
   sizes.is_llama = model.family() == v1::MODEL_FAMILY_LLAMA;
@@ -167,6 +175,18 @@ plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
   request.resident_parameters = spec.parameter_gather().resident_parameters();
   request.clips_before_reduce = ClipsBeforeReduce(spec.optimizer());
   request.checks_replicated_gradients = spec.check_replicated_gradients();
+  return request;
+}
+
+plan::LedgerRequest LedgerOf(const v1::TrainingJobSpec& spec,
+                             const std::vector<plan::StageChunk>& chunks, int pp_rank) {
+  plan::LedgerRequest request;
+  request.job = TrafficOf(spec, chunks);
+  request.schedule = ScheduleOf(spec);
+  request.pp_rank = pp_rank;
+  if (spec.parameter_gather().has_prefetch_units()) {
+    request.prefetch_units = spec.parameter_gather().prefetch_units();
+  }
   return request;
 }
 

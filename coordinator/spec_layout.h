@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/layout_check.h"
+#include "plan/ledger.h"
 #include "plan/mesh.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/stage_partition.h"
@@ -26,10 +27,15 @@ v1::PipelineSchedule ToProto(plan::PipelineSchedule schedule);
 // Sequences of a micro-batch on a rank.
 int64_t MicroBatchSizeOf(const v1::TrainingJobSpec& spec);
 plan::LayoutRequest LayoutOf(const v1::TrainingJobSpec& spec);
+// Chunks of each pp_rank. REQUIRES: CheckLayout has no fault.
+std::vector<std::vector<plan::StageChunk>> StagesOf(const v1::TrainingJobSpec& spec);
 plan::ModelSizes ModelSizesOf(const v1::ModelSpec& model);
 // chunks: those of the ranks in question.
 plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
                                const std::vector<plan::StageChunk>& chunks);
+// Of a rank of pp_rank that neither samples nor traces.
+plan::LedgerRequest LedgerOf(const v1::TrainingJobSpec& spec,
+                             const std::vector<plan::StageChunk>& chunks, int pp_rank);
 
 }  // namespace tessera
 

@@ -97,7 +97,9 @@ std::vector<WorkerEntry*> WorkerRegistry::ExpireLeases(absl::Duration monotonic)
 std::vector<Candidate> WorkerRegistry::IdleWorkers() const {
   std::vector<Candidate> idle;
   for (const auto& [name, worker] : workers_) {
-    if (worker.idle()) idle.push_back({name, worker.info.host_id()});
+    if (worker.idle()) {
+      idle.push_back({name, worker.info.host_id(), worker.info.device_memory_bytes()});
+    }
   }
   return idle;
 }

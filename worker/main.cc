@@ -174,6 +174,7 @@ int Main() {
     info.set_host_name(HostName());
     info.set_pid(getpid());
     info.set_version(kVersion);
+    info.set_threads((*device)->num_threads());
     if (std::optional<v1::RunningJob> running = runner.Running()) {
       *request.mutable_running() = *running;
     }

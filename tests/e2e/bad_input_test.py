@@ -77,6 +77,8 @@ JOB_FILES = [
      ["spec.data.ignore_target_ids", "256"]),
     ("evaluation_without_file", GOOD + "evaluation: {every_steps: 5}\n", 2,
      ["spec.data.validation_path", "required"]),
+    ("parameter_gather", GOOD + "zero_stage: 2\nparameter_gather: {prefetch_units: 1}\n", 2,
+     ["spec.parameter_gather", "only with spec.zero_stage 3"]),
     ("zero_stage_4", GOOD + "zero_stage: 4\n", 2, ["spec.zero_stage", "4"]),
     ("sample_without_prompt", GOOD + "sample: {max_new_tokens: 4}\n", 2, ["spec.sample.prompt"]),
     ("llama_needs_width", edit("family: gpt2", "family: llama"), 2,
@@ -106,7 +108,6 @@ JOB_FILES = [
         "global_batch_size: 4", "global_batch_size: 1") + "mesh: {tp: 2}\nsequence_parallel: true\n", 2,
      ["spec.sequence_parallel", "multiple of spec.mesh.tp (2)"]),
     # What the schema can say and this version cannot do.
-    ("zero_stage_1", GOOD + "zero_stage: 1\n", 2, ["UNIMPLEMENTED", "spec.zero_stage"]),
     ("dropout", edit("heads: 2", "heads: 2, dropout: 0.1"), 2, ["UNIMPLEMENTED", "spec.model.dropout"]),
     ("clip_before_reduce", GOOD + "mesh: {cp: 2}\noptimizer: {gradient_clipping: before_reduce}\n", 2,
      ["UNIMPLEMENTED", "spec.optimizer.gradient_clipping"]),

@@ -43,7 +43,8 @@ ARROWS = {
     "kernels/cuda": KERNELS,
     "storage": HOST_KERNELS,
     "coordinator": ("proto/*", "plan/*", KEY_VALUE),
-    "cli": ("proto/*",),
+    # Arithmetic about a model of which only the size is known needs no coordinator.
+    "cli": ("proto/*", "plan/model_state.h"),
     # worker/, from the bottom up. The folders of the mesh's axes never include each other.
     # A transport moves the memory of one kind of device.
     "worker/comm": KERNELS + BACKENDS,

@@ -80,6 +80,7 @@ absl::Status JobRun::Execute(v1::JobEnded& ended) {
   absl::StatusOr<std::unique_ptr<Trainer>> trainer;
   {
     const SetupGateClosure closure(*context_.gate);
+    context_.device->arena().ResetPeaks();
     const v1::TrainingJobSpec& spec = assignment_.spec();
     trainer =
         Trainer::Create(spec.has_verification() ? VerifiedSpec(spec) : spec,
@@ -338,7 +339,28 @@ absl::Status JobRun::CheckStop() {
   return abort_reason_;
 }
 
+void JobRun::ReportMemory() const {
+  const ArenaUsage usage = context_.device->arena().usage();
+  auto peak = [&](MemoryCategory category) {
+    return usage.category[static_cast<size_t>(category)].peak_bytes;
+  };
+  v1::WorkerMessage message;
+  v1::MemoryReport& report = *message.mutable_memory();
+  report.set_job_uid(assignment_.job_uid());
+  report.set_epoch(assignment_.epoch());
+  v1::DeviceMemory& memory = *report.mutable_peak();
+  memory.set_parameters_bytes(peak(MemoryCategory::kParameters));
+  memory.set_gradients_bytes(peak(MemoryCategory::kGradients));
+  memory.set_optimizer_bytes(peak(MemoryCategory::kOptimizer));
+  memory.set_activations_bytes(peak(MemoryCategory::kActivations));
+  memory.set_communication_bytes(peak(MemoryCategory::kCommunication));
+  memory.set_workspace_bytes(peak(MemoryCategory::kWorkspace));
+  memory.set_total_bytes(usage.peak_bytes);
+  Report(std::move(message));
+}
+
 void JobRun::OnStep(const StepResult& result) {
+  if (result.step == 1 && !is_reference_) ReportMemory();
   if (assignment_.coordinates().global_rank() != 0) return;
   if (assignment_.spec().has_verification() && result.step > 0) verified_steps_.push_back(result);
   if (is_reference_) return;  // those of the layout are told

@@ -44,8 +44,8 @@ using WeightsCallback = std::function<absl::Status(int64_t step, const Trainer& 
 // device memory is given back before `report` gets JobEnded. Thread-safe.
 class JobRun : private TrainingObserver {
  public:
-  // report gets GroupsFormed, StepReport (global_rank 0 only) and, last, JobEnded, on the run's
-  // thread.
+  // report gets GroupsFormed, MemoryReport (after the first step), StepReport (global_rank 0 only)
+  // and, last, JobEnded, on the run's thread.
   JobRun(const WorkerContext& context, v1::RankAssignment assignment,
          std::function<void(v1::WorkerMessage)> report);
   ~JobRun() override;
@@ -90,6 +90,8 @@ class JobRun : private TrainingObserver {
   absl::Status CheckExportFolder() const;
   std::optional<v1::PendingCollective> PendingLocked() const;
   void Report(v1::WorkerMessage message) const { report_(std::move(message)); }
+  // Peaks of the device's arena since the job began to take its memory.
+  void ReportMemory() const;
 
   absl::Status CheckStop() override;
   void OnStep(const StepResult& result) override;

@@ -48,6 +48,7 @@ void JobRunner::HandleRun(const v1::RankAssignment& assignment) {
                               {"epoch", assignment.epoch()},
                               {"global_rank", assignment.coordinates().global_rank()}});
   formed_.reset();
+  memory_.reset();
   steps_.clear();
   ended_.reset();
   aborted_at_.reset();
@@ -60,6 +61,9 @@ void JobRunner::OnReport(const v1::WorkerMessage& message) {
   switch (message.message_case()) {
     case v1::WorkerMessage::kGroupsFormed:
       formed_ = message;
+      break;
+    case v1::WorkerMessage::kMemory:
+      memory_ = message;
       break;
     case v1::WorkerMessage::kStep:
       steps_.push_back(message);
@@ -114,6 +118,7 @@ void JobRunner::HandleJobEndedAck(const v1::JobEndedAck& ack) {
   }
   finished = std::move(run_);
   formed_.reset();
+  memory_.reset();
   steps_.clear();
   ended_.reset();
   changed_.notify_all();
@@ -134,6 +139,7 @@ std::vector<v1::WorkerMessage> JobRunner::Backlog() const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<v1::WorkerMessage> messages;
   if (formed_.has_value()) messages.push_back(*formed_);
+  if (memory_.has_value()) messages.push_back(*memory_);
   messages.insert(messages.end(), steps_.begin(), steps_.end());
   if (ended_.has_value()) messages.push_back(*ended_);
   return messages;

@@ -33,7 +33,7 @@ class JobRunner {
   void HandleJobEndedAck(const v1::JobEndedAck& ack);
 
   // What to say after (re)attaching: what is running, for register; then all that may have been
-  // lost: groups_formed, the newest step reports, job_ended.
+  // lost: groups_formed, memory, the newest step reports, job_ended.
   std::optional<v1::RunningJob> Running() const;
   std::vector<v1::WorkerMessage> Backlog() const;
 
@@ -58,6 +58,7 @@ class JobRunner {
   std::condition_variable changed_;
   std::shared_ptr<JobRun> run_;              // guarded by mutex_; null when idle
   std::optional<v1::WorkerMessage> formed_;  // guarded by mutex_
+  std::optional<v1::WorkerMessage> memory_;  // guarded by mutex_
   std::deque<v1::WorkerMessage> steps_;      // newest last; guarded by mutex_
   std::optional<v1::WorkerMessage> ended_;   // set: the thread is done; guarded by mutex_
   std::optional<absl::Time> aborted_at_;     // guarded by mutex_

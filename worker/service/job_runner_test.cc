@@ -28,12 +28,36 @@ TEST_F(JobRunnerTest, KeepsTheEndUntilItIsAcknowledged) {
   EXPECT_TRUE(EndOf("a").ok());
   EXPECT_EQ(runner_->Running()->job_uid(), "a");
   const std::vector<v1::WorkerMessage> backlog = runner_->Backlog();
-  ASSERT_EQ(backlog.size(), 5u);  // groups_formed, three steps, job_ended
+  ASSERT_EQ(backlog.size(), 6u);  // groups_formed, memory, three steps, job_ended
   EXPECT_TRUE(backlog[0].has_groups_formed());
-  EXPECT_EQ(backlog[3].step().step(), 3);
-  EXPECT_TRUE(backlog[4].has_job_ended());
+  EXPECT_TRUE(backlog[1].has_memory());
+  EXPECT_EQ(backlog[4].step().step(), 3);
+  EXPECT_TRUE(backlog[5].has_job_ended());
   Acknowledge("a");
   EXPECT_TRUE(runner_->Backlog().empty());
+}
+
+TEST_F(JobRunnerTest, ReportsThePeaksOfItsOwnDeviceMemory) {
+  // What was there before the job does not count.
+  const int64_t before = *device_->arena().Allocate(1 << 20, MemoryCategory::kOptimizer, "before");
+  device_->arena().Free(before);
+  runner_->HandleRun(Assignment("a", 2));
+  ASSERT_TRUE(EndOf("a").ok());
+  const v1::MemoryReport report =
+      AwaitMatch([](const v1::WorkerMessage& message) { return message.has_memory(); }).memory();
+  EXPECT_EQ(report.job_uid(), "a");
+  EXPECT_EQ(report.epoch(), 1);
+  const v1::DeviceMemory& peak = report.peak();
+  // gpt2 with one layer, C = 8, F = 32, V = 256, T = 8, in units padded to multiples of 32 elements
+  // per parameter: embedding 2048 + 64, layer 32*2 + 192 + 32 + 64 + 32 + 32*2 + 256 + 32 + 256 +
+  // 32, head 32*2; fp32.
+  const int64_t parameters = 4 * (2048 + 64 + 1024 + 64);
+  EXPECT_EQ(peak.parameters_bytes(), parameters);
+  EXPECT_EQ(peak.gradients_bytes(), parameters);
+  EXPECT_EQ(peak.optimizer_bytes(), 2 * parameters);
+  EXPECT_GT(peak.activations_bytes(), 0);
+  EXPECT_GE(peak.total_bytes(), peak.parameters_bytes() + peak.gradients_bytes() +
+                                    peak.optimizer_bytes() + peak.activations_bytes());
 }
 
 TEST_F(JobRunnerTest, AFailedJobLeavesTheRunnerReady) {

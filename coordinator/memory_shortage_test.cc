@@ -1,0 +1,127 @@
+// What is told about a job for which the workers are too small, and which layouts it is offered.
+#include "coordinator/memory_shortage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "coordinator/controller_testing.h"
+#include "coordinator/layout_advice.h"
+#include "coordinator/spec_validation.h"
+#include "proto/rpc/field_error.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// dp=2; most of it is optimizer state.
+v1::TrainingJobSpec Spec() {
+  v1::TrainingJobSpec spec = Request("", 2).training_job().spec();
+  spec.mutable_model()->set_layers(8);
+  spec.mutable_model()->set_heads(2);
+  spec.mutable_model()->set_hidden_size(256);
+  spec.mutable_batch()->set_global_batch_size(4);
+  return spec;
+}
+
+absl::Status Refusal(const v1::TrainingJobSpec& spec, const std::vector<int64_t>& memory_bytes) {
+  const JobMemory memory(spec, 1);
+  return InsufficientMemory(spec, memory, FindShortage(memory.NeededBytes(), memory_bytes).value(),
+                            memory_bytes);
+}
+
+TEST(MemoryShortageTest, NamesTheRankItsCategoriesAndTheLargestDevice) {
+  const JobMemory memory(Spec(), 1);
+  const int64_t needed = memory.Needed(0).total_bytes();
+  const absl::Status status = Refusal(Spec(), {needed - 1, needed, 1000});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(status), "INSUFFICIENT_DEVICE_MEMORY");
+  EXPECT_THAT(std::string(status.message()),
+              StartsWith(absl::StrCat("device memory: pp_rank 0 needs ", BytesText(needed),
+                                      " (parameters ")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr(absl::StrCat("); 2 of 2 ranks need as much, 1 of 3 attached workers have as much, "
+                             "the largest has ",
+                             BytesText(needed))));
+}
+
+TEST(MemoryShortageTest, OffersTheNearestLayoutsAsTextOfAJobFile) {
+  const int64_t needed = JobMemory(Spec(), 1).Needed(0).total_bytes();
+  const std::vector<std::string> layouts =
+      LayoutsThatFit(Spec(), std::vector<int64_t>(2, needed - 1000000), 1);
+  ASSERT_FALSE(layouts.empty());
+  v1::TrainingJobSpec sharded = Spec();
+  sharded.set_zero_stage(1);
+  EXPECT_THAT(
+      layouts,
+      testing::Contains(absl::StrCat(
+          "# pp_rank 0 needs most: ", BytesText(JobMemory(sharded, 1).Needed(0).total_bytes()),
+          ": ", CategoriesText(JobMemory(sharded, 1).Needed(0)), "\nzero_stage: 1\n")));
+  EXPECT_THAT(std::string(Refusal(Spec(), std::vector<int64_t>(2, needed - 1000000)).message()),
+              HasSubstr("as lines of the job file:\n" + layouts[0]));
+}
+
+TEST(MemoryShortageTest, OffersAMeshWhole) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.clear_mesh();
+  const int64_t needed = JobMemory(spec, 1).Needed(0).total_bytes();
+  const std::vector<std::string> layouts =
+      LayoutsThatFit(spec, std::vector<int64_t>(4, needed * 2 / 3), 1);
+  EXPECT_THAT(layouts, testing::Contains(HasSubstr("\nmesh: {dp: 1, cp: 1, pp: 1, tp: 2}\n")));
+}
+
+TEST(MemoryShortageTest, OffersAPartitionThatAnotherNumberOfStagesCanHave) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_chunk_layers()->Add(8);
+  const int64_t needed = JobMemory(spec, 1).Needed(0).total_bytes();
+  int with_stages = 0;
+  for (const int64_t percent : {95, 80, 60, 40, 30}) {
+    for (const std::string& layout :
+         LayoutsThatFit(spec, std::vector<int64_t>(8, needed * percent / 100), 1)) {
+      const bool has_stages =
+          absl::StrContains(layout, "pp: ") && !absl::StrContains(layout, "pp: 1");
+      EXPECT_EQ(absl::StrContains(layout, "chunk_layers: []\n"), has_stages) << layout;
+      with_stages += has_stages ? 1 : 0;
+    }
+  }
+  EXPECT_GT(with_stages, 0);
+}
+
+// before_reduce clips whole gradients, which are there only once a step.
+TEST(MemoryShortageTest, OffersNothingThatWouldBeRefused) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
+  const int64_t needed = JobMemory(spec, 1).Needed(0).total_bytes();
+  for (const int64_t percent : {95, 80, 60, 40, 30}) {
+    for (const std::string& layout :
+         LayoutsThatFit(spec, std::vector<int64_t>(8, needed * percent / 100), 1)) {
+      EXPECT_THAT(layout, Not(HasSubstr("cp: 2"))) << layout;
+    }
+  }
+}
+
+TEST(MemoryShortageTest, SaysWhenNothingFits) {
+  EXPECT_THAT(std::string(Refusal(Spec(), {1000, 1000}).message()),
+              HasSubstr("; no layout nearby fits"));
+}
+
+TEST(MemoryShortageTest, AVerificationNeedsTheWholeModelWhateverTheLayout) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_mesh()->set_dp(1);
+  spec.mutable_mesh()->set_pp(2);
+  spec.mutable_verification();
+  const int64_t needed = JobMemory(spec, 1).Needed(1).total_bytes();
+  const std::string message(Refusal(spec, {needed + 1000, needed + 1000}).message());
+  EXPECT_THAT(message, HasSubstr("(the whole model, which global_rank 0 verifies against; param"));
+  EXPECT_THAT(message, HasSubstr("no layout nearby fits"));
+}
+
+}  // namespace
+}  // namespace tessera
