@@ -195,7 +195,7 @@ absl::StatusOr<GenerationRunner::Generation::Loaded> GenerationRunner::Generatio
     const WeightReader* weights) const {
   GenerationModelOptions options;
   options.dtype = DTypeOf(is_of_job() ? run_.spec().precision() : request().precision());
-  options.reserved_bytes = kReservedBytes;
+  options.reserved_bytes = kReservedBytes + jobs_.momentary_bytes();
   Loaded loaded;
   auto source = [&](absl::string_view name, int64_t begin, absl::Span<float> values) {
     absl::Status status = CheckStop();
@@ -214,7 +214,7 @@ absl::StatusOr<GenerationRunner::Generation::Loaded> GenerationRunner::Generatio
       [&](int64_t step, const Trainer& trainer) -> absl::Status {
         GenerationModelOptions options;
         options.dtype = trainer.dtype();
-        options.reserved_bytes = kReservedBytes;
+        options.reserved_bytes = kReservedBytes + jobs_.momentary_bytes();
         auto source = [&](absl::string_view name, int64_t begin, absl::Span<float> values) {
           absl::Status status = CheckStop();
           return status.ok() ? trainer.ReadElements(name, begin, values) : status;

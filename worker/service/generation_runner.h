@@ -20,8 +20,8 @@ class GenerationRunner {
  public:
   // At once; more are refused.
   static constexpr int kMaxGenerations = 4;
-  // Of the device's arena, left for what a running job takes for moments: conversions by 4 MiB,
-  // and the pieces in which TCP sends.
+  // Of the device's arena, left for what a running job takes for a time, besides what its steps do
+  // (Trainer::momentary_bytes): conversions by 4 MiB, and the pieces in which TCP sends.
   static constexpr int64_t kReservedBytes = int64_t{16} << 20;
 
   // Takes running jobs' weights from `jobs`, which outlives the runner, as context's members do.

@@ -44,6 +44,7 @@ void JobRun::Run() {
   } catch (const std::exception& error) {  // of a library; own code returns its errors
     status = absl::InternalError(absl::StrCat("exception: ", error.what()));
   }
+  momentary_bytes_ = 0;
   ServeWeights(0, nullptr);
   std::vector<std::unique_ptr<Communicator>> closing;
   {
@@ -87,6 +88,7 @@ absl::Status JobRun::Execute(v1::JobEnded& ended) {
                         assignment_.coordinates(), groups, *data, weights->get(), *context_.device);
   }
   if (!trainer.ok()) return AbortGroups(trainer.status());
+  momentary_bytes_ = (*trainer)->momentary_bytes();
   weights->reset();  // its files need not stay mapped
 
   v1::WorkerMessage formed;

@@ -60,6 +60,8 @@ class JobRun : private TrainingObserver {
   // for the step's end; an error ends the wait with it.
   absl::Status ReadWeights(const std::function<absl::Status()>& check_stop,
                            const WeightsCallback& callback);
+  // Trainer::momentary_bytes of the one that runs; 0: none does. Any thread.
+  int64_t momentary_bytes() const { return momentary_bytes_; }
 
  private:
   // A caller of ReadWeights, which waits.
@@ -104,6 +106,7 @@ class JobRun : private TrainingObserver {
   const v1::RankAssignment assignment_;
   const std::function<void(v1::WorkerMessage)> report_;
   std::atomic<int64_t> step_{0};
+  std::atomic<int64_t> momentary_bytes_{0};
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
   absl::Status abort_reason_;                                 // guarded by mutex_

@@ -151,6 +151,11 @@ std::optional<v1::PendingCollective> JobRunner::Pending() const {
   return run_->Pending();
 }
 
+int64_t JobRunner::momentary_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return run_ == nullptr ? 0 : run_->momentary_bytes();
+}
+
 absl::Status JobRunner::ReadWeights(const std::string& job_uid,
                                     const std::function<absl::Status()>& check_stop,
                                     const WeightsCallback& callback) const {

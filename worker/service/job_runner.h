@@ -42,6 +42,8 @@ class JobRunner {
   absl::Status ReadWeights(const std::string& job_uid,
                            const std::function<absl::Status()>& check_stop,
                            const WeightsCallback& callback) const;
+  // JobRun::momentary_bytes of the job that runs; 0: none does.
+  int64_t momentary_bytes() const;
   // Ends the current job with `reason` and waits, at most timeout, until its end is acknowledged.
   void Stop(const absl::Status& reason, absl::Duration timeout);
   // True when an aborted job has not ended for this long: its thread is stuck, and only a new

@@ -107,7 +107,7 @@ absl::Status SharedWeights::Answer(const Request& request, absl::Span<float> val
 absl::Status SharedWeights::Share(const std::function<absl::Status()>& body, Stream& stream) {
   if (!is_sharded() && !is_first_of_zero()) return absl::OkStatus();
   if (is_reader()) {
-    const absl::Status result = body();
+    absl::Status result = body();
     Request end;
     if (is_split()) TESSERA_RETURN_IF_ERROR(Exchange(end, stream));
     return result;
