@@ -140,8 +140,6 @@ absl::StatusOr<std::vector<std::string>> PlaceRanks(const plan::MeshSize& mesh,
   std::vector<std::vector<int>> groups(world_size / mesh.tp);
   for (int rank = 0; rank < world_size; ++rank) groups[rank / mesh.tp].push_back(rank);
   for (std::vector<int>& group : groups) std::stable_sort(group.begin(), group.end(), needs_more);
-  std::stable_sort(groups.begin(), groups.end(),
-                   [&](const auto& a, const auto& b) { return needs_more(a[0], b[0]); });
   std::vector<int> rest;
   for (const std::vector<int>& group : groups) {
     if (!placer.PlaceInsideAHost(group)) rest.insert(rest.end(), group.begin(), group.end());

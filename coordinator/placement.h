@@ -32,11 +32,12 @@ struct MemoryShortage {
 std::optional<MemoryShortage> FindShortage(const std::vector<int64_t>& needed_bytes,
                                            const std::vector<int64_t>& memory_bytes);
 
-// workers[global_rank]; each has the bytes that its rank needs (needed_bytes[global_rank]). Hosts
-// with most candidates first, then by host id; inside a host the smallest device that is enough,
-// then by worker name: so a tp group (adjacent ranks) lies inside one host wherever it fits and
-// leaves enough for the other ranks, and the same idle workers always give the same placement.
-// FAILED_PRECONDITION "needs N idle workers, M are idle"; RESOURCE_EXHAUSTED: FindShortage has one.
+// workers[global_rank]; each has the bytes that its rank needs (needed_bytes[global_rank]). Ranks
+// in order, hosts with most candidates first, then by host id; inside a host the smallest device
+// that is enough, then by worker name: so a tp group (adjacent ranks) lies inside one host wherever
+// it fits and leaves enough for the other ranks, and the same idle workers always give the same
+// placement. FAILED_PRECONDITION "needs N idle workers, M are idle"; RESOURCE_EXHAUSTED:
+// FindShortage has one.
 absl::StatusOr<std::vector<std::string>> PlaceRanks(const plan::MeshSize& mesh,
                                                     const std::vector<int64_t>& needed_bytes,
                                                     const std::vector<Candidate>& idle);

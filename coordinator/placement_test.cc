@@ -133,6 +133,8 @@ TEST(Placement, RanksGetWorkersThatAreLargeEnough) {
        {9, 9, 5, 5},
        {"a0 a 9", "b0 b 9", "b1 b 5", "a1 a 5"},
        {"a0", "b0", "a1", "b1"}},
+      // Both are enough: rank 0 is first, whatever it needs.
+      {"in_order_where_all_are_large", two, {5, 9}, {"a h 9", "b h 9"}, {"a", "b"}},
       {"a_rank_that_needs_more_than_its_group",
        pairs,
        {9, 5, 5, 5},

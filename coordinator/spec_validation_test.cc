@@ -362,7 +362,6 @@ TEST(SpecValidation, WhatThisVersionCannotDo) {
   };
   const Case cases[] = {
       {"spec.model.dropout", [](auto& s) { s.mutable_model()->set_dropout(0.1); }},
-      {"spec.zero_stage", [](auto& s) { s.set_zero_stage(3); }},
       {"spec.optimizer.gradient_clipping",
        [](auto& s) {
          s.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
@@ -377,9 +376,26 @@ TEST(SpecValidation, WhatThisVersionCannotDo) {
   }
 }
 
+TEST(SpecValidation, ZeroStagesAndTheirOptions) {
+  v1::TrainingJobSpec spec = Valid();
+  for (int stage = 0; stage <= 3; ++stage) {
+    spec.set_zero_stage(stage);
+    EXPECT_TRUE(ValidateSpec(spec).ok()) << ValidateSpec(spec);
+  }
+  spec.mutable_parameter_gather()->set_prefetch_units(3);
+  EXPECT_TRUE(ValidateSpec(spec).ok()) << ValidateSpec(spec);
+  spec.set_zero_stage(2);
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)), "spec.parameter_gather");
+  spec.clear_parameter_gather();
+  spec.set_gradient_reduction(v1::GRADIENT_REDUCTION_PER_MICRO_BATCH);
+  EXPECT_TRUE(ValidateSpec(spec).ok()) << ValidateSpec(spec);
+  spec.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
+  EXPECT_EQ(FieldOf(ValidateSpec(spec)), "spec.gradient_reduction");
+}
+
 TEST(SpecValidation, InvalidComesBeforeUnsupported) {
   v1::TrainingJobSpec spec = Valid();
-  spec.set_zero_stage(1);
+  spec.mutable_model()->set_dropout(0.1);
   EXPECT_EQ(ValidateSpec(spec).code(), absl::StatusCode::kUnimplemented);
   spec.mutable_batch()->set_global_batch_size(13);
   const absl::Status status = ValidateSpec(spec);
