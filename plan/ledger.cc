@@ -60,10 +60,25 @@ RankLedger ToLedger(const LedgerBytes& bytes) {
   return ledger;
 }
 
-// actions: the rank's of ShortenedSchedule.
+// Whether memory depends on the order of actions, besides how many micro-batches are in flight.
+bool NeedsSchedule(const LedgerRequest& request) {
+  return request.job.zero_stage >= 2 ||
+         request.schedule.schedule == PipelineSchedule::kInterleaved1f1b;
+}
+
+// Of all stages; empty where they are not needed: that of many stages takes seconds to make.
+std::vector<StageActions> ScheduleFor(const LedgerRequest& request) {
+  if (!NeedsSchedule(request)) return std::vector<StageActions>(request.schedule.stages);
+  return *MakeSchedule(ShortenedSchedule(request.schedule));
+}
+
+// actions: the rank's of ScheduleFor.
 RankLedger PredictFor(const LedgerRequest& request, const StageActions& actions) {
   const std::vector<UnitSize> units = UnitsOf(request);
-  LedgerBytes bytes = HeldBytes(request, units, PeakMicroBatches(request.schedule, actions));
+  const std::vector<int> micro_batches = NeedsSchedule(request)
+                                             ? PeakMicroBatches(request.schedule, actions)
+                                             : LeastMicroBatches(request.schedule, request.pp_rank);
+  LedgerBytes bytes = HeldBytes(request, units, micro_batches);
   // These are held at different times.
   const BigSize timeline = request.traces ? TimelineBytes(request.schedule) : BigSize(0);
   bytes.AddTransient(kCommunication,
@@ -99,14 +114,14 @@ int64_t RankLedger::total_bytes() const {
 }
 
 RankLedger PredictLedger(const LedgerRequest& request) {
-  const std::vector<StageActions> schedule = *MakeSchedule(ShortenedSchedule(request.schedule));
-  return PredictFor(Effective(request), schedule[request.pp_rank]);
+  const LedgerRequest effective = Effective(request);
+  return PredictFor(effective, ScheduleFor(effective)[request.pp_rank]);
 }
 
 std::vector<RankLedger> PredictLedgers(LedgerRequest request,
                                        const std::vector<std::vector<StageChunk>>& stages) {
   request = Effective(std::move(request));
-  const std::vector<StageActions> schedule = *MakeSchedule(ShortenedSchedule(request.schedule));
+  const std::vector<StageActions> schedule = ScheduleFor(request);
   std::vector<RankLedger> ledgers;
   for (int pp_rank = 0; pp_rank < static_cast<int>(stages.size()); ++pp_rank) {
     request.pp_rank = pp_rank;
