@@ -87,7 +87,9 @@ Size SharedGradientElements(const TrafficRequest& job, const std::vector<UnitSiz
   Size largest = job.checks_replicated_gradients ? LargestReplicated(job, units) : Size(0);
   for (const UnitSize& unit : units) {
     if (unit.least_elements > 0) {
-      largest = std::max(largest, unit.shard_elements(ZeroGroupSize(job)));
+      const int d = ZeroGroupSize(job);
+      largest = std::max(
+          largest, job.clips_before_reduce ? unit.padded_elements(d) : unit.shard_elements(d));
     }
     if (job.model.kv_heads >= job.mesh.tp) continue;
     for (size_t i = 0; i < unit.parameters.size(); ++i) {

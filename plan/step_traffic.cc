@@ -186,10 +186,12 @@ void AddPp(const TrafficRequest& request, const Sizes& at, Counter pp) {
   neighbours -= (at.has_embedding ? 1 : 0) + (at.has_head ? 1 : 0);
   pp.Exchange(request.micro_batches * neighbours,
               at.stage_rows * at.hidden * request.element_bytes);
-  // The shards of a tied embedding's reduced gradient.
+  // A tied embedding's gradient: shards of the reduced one, or all before it is clipped.
   for (const UnitSize& unit : UnitSizesOf(request.model, request.mesh, request.chunks)) {
-    const Size shard = unit.shard_elements(request.mesh.dp * request.mesh.cp);
-    pp.Exchange(unit.least_elements > 0 ? 1 : 0, shard * request.gradient_bytes);
+    const int d = request.mesh.dp * request.mesh.cp;
+    const Size part =
+        request.clips_before_reduce ? unit.padded_elements(d) : unit.shard_elements(d);
+    pp.Exchange(unit.least_elements > 0 ? 1 : 0, part * request.gradient_bytes);
   }
   pp.Add(kAllReduce, 1, kLossTotalsBytes);
   AddNorms(request, pp);

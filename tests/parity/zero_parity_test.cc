@@ -180,5 +180,20 @@ TEST(ZeroParityClipping, BeforeReduce) {
   }
 }
 
+// One replica on two stages is clipped to the norm itself, a tied embedding's parts added up first.
+TEST(ZeroParityClipping, BeforeReduceOfAPipeline) {
+  const MeshCase mesh{.name = "", .pp = 2};
+  v1::TrainingJobSpec spec = MeshSpec(mesh);
+  spec.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
+  spec.mutable_optimizer()->set_gradient_clip_norm(0.1);
+  const auto run = TrainInProcess(spec, MeshData(mesh));
+  ASSERT_TRUE(run.ok()) << run.status();
+  for (const StepResult& step : run->steps) {
+    if (step.step > 0) {
+      EXPECT_NEAR(step.gradient_norm, 0.1, 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera

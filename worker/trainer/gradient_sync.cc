@@ -54,7 +54,7 @@ void GradientSync::Collect() {
       if (options_.part.splits_tied_embedding && (is_embedding || parameter.is_tied_copy)) {
         has_tied_ = true;
         tied_ = id;
-        reserve(store_.layout(unit).shard_elements);
+        reserve(TiedRange().count);
       }
     }
   }
@@ -62,6 +62,11 @@ void GradientSync::Collect() {
 
 Tensor GradientSync::Scratch(int64_t size) const {
   return scratch_.View(store_.options().gradient_dtype, {size});
+}
+
+ElementRange GradientSync::TiedRange() const {
+  const UnitLayout& layout = store_.layout(tied_.unit);
+  return store_.options().defers_reduction ? layout.whole() : layout.shard(zero_.group_rank());
 }
 
 Tensor GradientSync::Gradient(ParameterId id) const {
@@ -99,7 +104,9 @@ absl::Status GradientSync::SumReplicas(const Tensor& gradient, Stream& stream) {
 
 absl::Status GradientSync::SumTied(Stream& stream) {
   if (!has_tied_) return absl::OkStatus();
-  const Tensor& own = store_.gradients().reduced(tied_.unit);
+  const GradientShards& gradients = store_.gradients();
+  const bool is_whole = store_.options().defers_reduction;
+  const Tensor& own = is_whole ? gradients.flat(tied_.unit) : gradients.reduced(tied_.unit);
   const Tensor other = Scratch(own.num_elements());
   const int peer = pp_.group_rank() == 0 ? pp_.size() - 1 : 0;
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveHandle> sent,
@@ -107,13 +114,12 @@ absl::Status GradientSync::SumTied(Stream& stream) {
   TESSERA_RETURN_IF_ERROR(pp_.Recv(other, peer, stream));
   TESSERA_RETURN_IF_ERROR(sent->Wait());
   // The rest of the units is of other parameters.
-  const UnitLayout& layout = store_.layout(tied_.unit);
-  const ElementRange shard = layout.shard(zero_.group_rank());
-  const ElementRange part = layout.slot(tied_.index).Intersect(shard);
+  const ElementRange range = TiedRange();
+  const ElementRange part = store_.layout(tied_.unit).slot(tied_.index).Intersect(range);
   if (part.count == 0) return absl::OkStatus();
-  const Tensor sum = own.Slice(part.begin - shard.begin, part.count);
+  const Tensor sum = own.Slice(part.begin - range.begin, part.count);
   // The same bits on both: a + b is b + a.
-  return Add(sum, other.Slice(part.begin - shard.begin, part.count), sum, stream);
+  return Add(sum, other.Slice(part.begin - range.begin, part.count), sum, stream);
 }
 
 absl::Status GradientSync::CheckReplicated(int64_t step, ParameterId id, Stream& stream) {

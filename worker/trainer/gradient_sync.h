@@ -43,8 +43,9 @@ class GradientSync {
   // kv heads). INTERNAL, naming the parameter: ranks disagree on a gradient that should be equal
   // (check_replicated).
   absl::Status SumOverTp(int64_t step, int unit, Stream& stream);
-  // Of reduced gradients, the tied embedding's over the first and the last stage: of each shard,
-  // with the rank that has the same one.
+  // The tied embedding's over the first and the last stage, with the rank that has the same part.
+  // Where the store defers its reduction, of whole gradients, after the last backward and before
+  // the reduction; else of reduced ones.
   absl::Status SumTied(Stream& stream);
 
  private:
@@ -61,6 +62,8 @@ class GradientSync {
   Tensor Scratch(int64_t size) const;
   absl::Status SumReplicas(const Tensor& gradient, Stream& stream);
   absl::Status CheckReplicated(int64_t step, ParameterId id, Stream& stream);
+  // Of the tied embedding's unit, what this rank sums.
+  ElementRange TiedRange() const;
   // A parameter's whole gradient on this rank, flat.
   Tensor Gradient(ParameterId id) const;
 

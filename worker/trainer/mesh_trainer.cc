@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MeshTrainer::Create(const TrainingConfi
   const int64_t before = device.arena().usage().current_bytes;
   TESSERA_RETURN_IF_ERROR(trainer->Allocate());
   const int64_t held = device.arena().usage().current_bytes - before;
-  const int64_t needed = plan::PredictLedger(MakeLedgerRequest(config, 0)).total_bytes();
+  const int64_t needed = plan::PredictLedger(MakeLedgerRequest(config, 0)).needed_bytes();
   trainer->momentary_bytes_ = std::max<int64_t>(needed - held, 0);
   TESSERA_RETURN_IF_ERROR(trainer->FillInitialWeights(weights));
   return trainer;
@@ -273,8 +273,10 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
   result.loss = total.Mean();
   result.learning_rate = input.learning_rate;
   if (!loss_scaler_ && !std::isfinite(result.loss)) return NotFinite(step, "loss", result.loss);
+  // Clipping before the reduction is by the norm of gradients that are whole.
+  if (config_.zero.defers_reduction) TESSERA_RETURN_IF_ERROR(sync_->SumTied(*stream_));
   TESSERA_RETURN_IF_ERROR(optimizer_->ReduceGradients(input, *stream_));
-  TESSERA_RETURN_IF_ERROR(sync_->SumTied(*stream_));
+  if (!config_.zero.defers_reduction) TESSERA_RETURN_IF_ERROR(sync_->SumTied(*stream_));
   TESSERA_ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->Step(input, *stream_));
   const bool skipped = !std::isfinite(result.gradient_norm);
   if (loss_scaler_) {

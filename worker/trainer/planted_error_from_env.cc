@@ -1,6 +1,8 @@
 // TESSERA_PLANTED_ERROR: drop_all_reduce, double_bias_gradient, shift_positions or grow_workspace.
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -64,7 +66,12 @@ class DropOneAllReduce : public Communicator {
 
 Communicator& PlantInGroup(Communicator& group) {
   if (group.size() == 1 || !IsPlanted("drop_all_reduce")) return group;
-  return *new DropOneAllReduce(group);  // for as long as the process lives
+  // For as long as the process lives.
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<Communicator>>();
+  std::lock_guard<std::mutex> lock(mutex);
+  kept->push_back(std::make_unique<DropOneAllReduce>(group));
+  return *kept->back();
 }
 
 void PlantInPositions(const plan::Coordinates& at, std::vector<int32_t>& positions) {
