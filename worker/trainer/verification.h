@@ -29,18 +29,23 @@ absl::StatusOr<std::vector<TrainingRecord::Parameter>> ReadParameters(const Trai
 
 // Allowed deviations.
 struct VerificationTolerance {
-  double loss = 0;       // relative
-  double norm = 0;       // of the global gradient, relative
-  double parameter = 0;  // root mean square, as a share of the sum of learning rates
-  double gradient = 0;   // root mean square of exp_avg's, as a share of its root mean square
+  double loss = 0;  // relative
+  double norm = 0;  // of the global gradient, relative
+  // Root mean square, as a share of the sum of learning rates; besides what the gradient's
+  // deviation explains.
+  double parameter = 0;
+  double gradient = 0;  // root mean square of exp_avg's, as a share of its root mean square
+  // A gradient's root mean square counts as at least this share of the whole model's.
+  double least_gradient = 1e-3;
 };
 // For dtype and the longest sum that a layout reorders. verification.cc derives them.
 VerificationTolerance ToleranceOf(DType dtype, int64_t longest_sum);
 // The longest sum of a job: over the tokens of a step, or the MLP's channels.
 int64_t LongestSum(const v1::TrainingJobSpec& spec);
 
-// The job as it is verified: clipping by the global norm is off, as it would spread the deviation
-// of one gradient over all. The norm itself is compared.
+// The job as it is verified: clipping is off. By the global norm it would spread the deviation of
+// one gradient over all, and by each rank's it is another computation in another mesh. The norm
+// itself is compared.
 v1::TrainingJobSpec VerifiedSpec(const v1::TrainingJobSpec& spec);
 
 // The same job on one rank, in micro-batches of the layout's size.
