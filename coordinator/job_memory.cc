@@ -75,7 +75,7 @@ std::vector<int64_t> JobMemory::NeededBytes() const {
   std::vector<int64_t> bytes;
   bytes.reserve(mesh_.world_size());
   for (int rank = 0; rank < mesh_.world_size(); ++rank) {
-    bytes.push_back(Needed(rank).total_bytes());
+    bytes.push_back(Needed(rank).needed_bytes());
   }
   return bytes;
 }

@@ -28,7 +28,7 @@ class JobMemory {
   const plan::RankLedger& Needed(int global_rank) const;
   // Whether that is the whole model.
   bool NeedsWholeModel(int global_rank) const;
-  // Totals of Needed by global rank.
+  // Needed(...).needed_bytes() by global rank.
   std::vector<int64_t> NeededBytes() const;
   // Needed of the rank of this pp_rank that needs most.
   const plan::RankLedger& Fullest(int pp_rank) const;

@@ -133,6 +133,9 @@ std::string CategoriesText(const plan::RankLedger& ledger) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", plan::LedgerCategoryName(category), " ",
                     HumanBytes(ledger.of(category)));
   }
+  if (ledger.headroom_bytes > 0) {
+    absl::StrAppend(&text, ", headroom ", HumanBytes(ledger.headroom_bytes));
+  }
   return text;
 }
 
@@ -143,9 +146,10 @@ std::vector<std::string> LayoutsThatFit(const v1::TrainingJobSpec& spec,
        plan::FindFittingLayouts(SearchOf(spec, memory_bytes, num_threads))) {
     const v1::TrainingJobSpec changed = ChangedSpec(spec, layout);
     if (!ValidateSpec(changed).ok()) continue;  // of rules that a layout alone does not tell
-    layouts.push_back(absl::StrCat(
-        "# pp_rank ", layout.worst_pp_rank, " needs most: ", BytesText(layout.ledger.total_bytes()),
-        ": ", CategoriesText(layout.ledger), "\n", JobFileLines(spec, changed, layout)));
+    layouts.push_back(absl::StrCat("# pp_rank ", layout.worst_pp_rank,
+                                   " needs most: ", BytesText(layout.ledger.needed_bytes()), ": ",
+                                   CategoriesText(layout.ledger), "\n",
+                                   JobFileLines(spec, changed, layout)));
   }
   return layouts;
 }

@@ -38,7 +38,7 @@ absl::Status Refusal(const v1::TrainingJobSpec& spec, const std::vector<int64_t>
 
 TEST(MemoryShortageTest, NamesTheRankItsCategoriesAndTheLargestDevice) {
   const JobMemory memory(Spec(), 1);
-  const int64_t needed = memory.Needed(0).total_bytes();
+  const int64_t needed = memory.Needed(0).needed_bytes();
   const absl::Status status = Refusal(Spec(), {needed - 1, needed, 1000});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(status), "INSUFFICIENT_DEVICE_MEMORY");
@@ -53,7 +53,7 @@ TEST(MemoryShortageTest, NamesTheRankItsCategoriesAndTheLargestDevice) {
 }
 
 TEST(MemoryShortageTest, OffersTheNearestLayoutsAsTextOfAJobFile) {
-  const int64_t needed = JobMemory(Spec(), 1).Needed(0).total_bytes();
+  const int64_t needed = JobMemory(Spec(), 1).Needed(0).needed_bytes();
   const std::vector<std::string> layouts =
       LayoutsThatFit(Spec(), std::vector<int64_t>(2, needed - 1000000), 1);
   ASSERT_FALSE(layouts.empty());
@@ -62,7 +62,7 @@ TEST(MemoryShortageTest, OffersTheNearestLayoutsAsTextOfAJobFile) {
   EXPECT_THAT(
       layouts,
       testing::Contains(absl::StrCat(
-          "# pp_rank 0 needs most: ", BytesText(JobMemory(sharded, 1).Needed(0).total_bytes()),
+          "# pp_rank 0 needs most: ", BytesText(JobMemory(sharded, 1).Needed(0).needed_bytes()),
           ": ", CategoriesText(JobMemory(sharded, 1).Needed(0)), "\nzero_stage: 1\n")));
   EXPECT_THAT(std::string(Refusal(Spec(), std::vector<int64_t>(2, needed - 1000000)).message()),
               HasSubstr("as lines of the job file:\n" + layouts[0]));
@@ -71,7 +71,7 @@ TEST(MemoryShortageTest, OffersTheNearestLayoutsAsTextOfAJobFile) {
 TEST(MemoryShortageTest, OffersAMeshWhole) {
   v1::TrainingJobSpec spec = Spec();
   spec.clear_mesh();
-  const int64_t needed = JobMemory(spec, 1).Needed(0).total_bytes();
+  const int64_t needed = JobMemory(spec, 1).Needed(0).needed_bytes();
   const std::vector<std::string> layouts =
       LayoutsThatFit(spec, std::vector<int64_t>(4, needed * 2 / 3), 1);
   EXPECT_THAT(layouts, testing::Contains(HasSubstr("\nmesh: {dp: 1, cp: 1, pp: 1, tp: 2}\n")));
@@ -80,7 +80,7 @@ TEST(MemoryShortageTest, OffersAMeshWhole) {
 TEST(MemoryShortageTest, OffersAPartitionThatAnotherNumberOfStagesCanHave) {
   v1::TrainingJobSpec spec = Spec();
   spec.mutable_chunk_layers()->Add(8);
-  const int64_t needed = JobMemory(spec, 1).Needed(0).total_bytes();
+  const int64_t needed = JobMemory(spec, 1).Needed(0).needed_bytes();
   int with_stages = 0;
   for (const int64_t percent : {95, 80, 60, 40, 30}) {
     for (const std::string& layout :
@@ -98,7 +98,7 @@ TEST(MemoryShortageTest, OffersAPartitionThatAnotherNumberOfStagesCanHave) {
 TEST(MemoryShortageTest, OffersNothingThatWouldBeRefused) {
   v1::TrainingJobSpec spec = Spec();
   spec.mutable_optimizer()->set_gradient_clipping(v1::GRADIENT_CLIPPING_BEFORE_REDUCE);
-  const int64_t needed = JobMemory(spec, 1).Needed(0).total_bytes();
+  const int64_t needed = JobMemory(spec, 1).Needed(0).needed_bytes();
   for (const int64_t percent : {95, 80, 60, 40, 30}) {
     for (const std::string& layout :
          LayoutsThatFit(spec, std::vector<int64_t>(8, needed * percent / 100), 1)) {
@@ -117,7 +117,7 @@ TEST(MemoryShortageTest, AVerificationNeedsTheWholeModelWhateverTheLayout) {
   spec.mutable_mesh()->set_dp(1);
   spec.mutable_mesh()->set_pp(2);
   spec.mutable_verification();
-  const int64_t needed = JobMemory(spec, 1).Needed(1).total_bytes();
+  const int64_t needed = JobMemory(spec, 1).Needed(1).needed_bytes();
   const std::string message(Refusal(spec, {needed + 1000, needed + 1000}).message());
   EXPECT_THAT(message, HasSubstr("(the whole model, which global_rank 0 verifies against; param"));
   EXPECT_THAT(message, HasSubstr("no layout nearby fits"));

@@ -127,8 +127,8 @@ std::optional<FittingLayout> Search::Fit(const LayoutJob& job,
   const std::vector<RankLedger> ledgers = PredictLedgers(job.request, stages);
   const auto worst = std::max_element(
       ledgers.begin(), ledgers.end(),
-      [](const RankLedger& a, const RankLedger& b) { return a.total_bytes() < b.total_bytes(); });
-  if (worst->total_bytes() > request_.capacity_bytes) return std::nullopt;
+      [](const RankLedger& a, const RankLedger& b) { return a.needed_bytes() < b.needed_bytes(); });
+  if (worst->needed_bytes() > request_.capacity_bytes) return std::nullopt;
   return FittingLayout{job, {}, static_cast<int>(worst - ledgers.begin()), *worst};
 }
 

@@ -38,7 +38,7 @@ LayoutJob SmallJob(const MeshSize& mesh, int micro_batches = 2) {
 int64_t WorstBytes(const LayoutJob& job) {
   int64_t worst = 0;
   for (const RankLedger& ledger : PredictLedgers(job.request, StagesOf(job))) {
-    worst = std::max(worst, ledger.total_bytes());
+    worst = std::max(worst, ledger.needed_bytes());
   }
   return worst;
 }
@@ -122,8 +122,8 @@ void ExpectSoundAndNearest(const LayoutSearchRequest& request,
     EXPECT_LE(traffic.mesh.world_size(), request.ranks);
     EXPECT_EQ(layout.job.global_batch_size(), request.job.global_batch_size());
     EXPECT_EQ(layout.changed, Changed(request.job, layout.job));
-    EXPECT_EQ(layout.ledger.total_bytes(), WorstBytes(layout.job));
-    EXPECT_LE(layout.ledger.total_bytes(), request.capacity_bytes);
+    EXPECT_EQ(layout.ledger.needed_bytes(), WorstBytes(layout.job));
+    EXPECT_LE(layout.ledger.needed_bytes(), request.capacity_bytes);
   }
   for (size_t i = 0; i < layouts.size(); ++i) {
     EXPECT_DOUBLE_EQ(AmountOf(request, layouts[i]),

@@ -60,6 +60,20 @@ RankLedger ToLedger(const LedgerBytes& bytes) {
   return ledger;
 }
 
+// Of gathered parameters and of whole gradients on their way to their reduction.
+BigSize LargestUnitBufferBytes(const LedgerRequest& request, const std::vector<UnitSize>& units) {
+  const TrafficRequest& job = request.job;
+  BigSize largest = 0;
+  if (job.zero_stage < 2) return largest;
+  for (const UnitSize& unit : units) {
+    const BigSize elements = unit.padded_elements(job.mesh.dp * job.mesh.cp);
+    largest = std::max(largest, AllocatedBytes(elements * job.gradient_bytes));
+    if (!IsGathered(job, unit)) continue;
+    largest = std::max(largest, AllocatedBytes(elements * job.element_bytes));
+  }
+  return largest;
+}
+
 // Whether memory depends on the order of actions, besides how many micro-batches are in flight.
 bool NeedsSchedule(const LedgerRequest& request) {
   return request.job.zero_stage >= 2 ||
@@ -84,7 +98,9 @@ RankLedger PredictFor(const LedgerRequest& request, const StageActions& actions)
   bytes.AddTransient(kCommunication,
                      std::max(timeline, PeakUnitBufferBytes(request, units, actions)));
   bytes.AddTransient(kWorkspace, ConversionBytes(request, units));
-  return ToLedger(bytes);
+  RankLedger ledger = ToLedger(bytes);
+  ledger.headroom_bytes = Bounded(LargestUnitBufferBytes(request, units));
+  return ledger;
 }
 
 }  // namespace
@@ -111,6 +127,10 @@ int64_t RankLedger::total_bytes() const {
   BigSize total = 0;
   for (const int64_t bytes : peak_bytes) total += bytes;
   return Bounded(total);
+}
+
+int64_t RankLedger::needed_bytes() const {
+  return Bounded(BigSize(total_bytes()) + headroom_bytes);
 }
 
 RankLedger PredictLedger(const LedgerRequest& request) {

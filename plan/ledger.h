@@ -59,8 +59,14 @@ struct RankLedger {
   std::array<int64_t, std::size(kLedgerCategories)> peak_bytes = {};
 
   int64_t of(LedgerCategory category) const { return peak_bytes[static_cast<size_t>(category)]; }
-  // Of all categories: a device of this capacity is enough, apart from fragmentation.
+  // The largest buffer that comes and goes in a step; 0: none does. Holes between such buffers may
+  // keep as much from being used.
+  int64_t headroom_bytes = 0;
+
+  // Of all categories.
   int64_t total_bytes() const;
+  // What a device must have: the total and the headroom.
+  int64_t needed_bytes() const;
 };
 
 // To the byte what the arena's peaks will be, but for:
