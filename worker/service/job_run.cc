@@ -140,8 +140,9 @@ absl::Status JobRun::Verify(std::unique_ptr<Trainer> trainer, const JobData& dat
   layout.steps.swap(verified_steps_);
   absl::Status status = trainer->ShareWeights([&] {
     absl::StatusOr<std::vector<TrainingRecord::Parameter>> parameters = ReadParameters(*trainer);
-    if (parameters.ok()) layout.parameters = *std::move(parameters);
-    return parameters.status();
+    if (!parameters.ok()) return parameters.status();
+    layout.parameters = *std::move(parameters);
+    return absl::OkStatus();
   });
   trainer.reset();  // its memory is needed
   if (!status.ok() || assignment_.coordinates().global_rank() != 0) return status;

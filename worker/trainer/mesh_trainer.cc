@@ -233,7 +233,7 @@ absl::Status MeshTrainer::OfferWeights(int64_t step, TrainingObserver& observer)
   }
   if (wanted == 0) return absl::OkStatus();
   traffic_.Pause();
-  const absl::Status status = ShareWeights([&] {
+  absl::Status status = ShareWeights([&] {
     observer.OnWeights(step, *this);
     return absl::OkStatus();
   });
