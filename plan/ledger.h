@@ -23,6 +23,7 @@
 #include <iterator>
 #include <vector>
 
+#include "plan/offload.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/stage_partition.h"
 #include "plan/step_traffic.h"
@@ -52,6 +53,7 @@ struct LedgerRequest {
   bool samples = false;    // the rank takes part in spec.sample, whose memory is held throughout
   bool traces = false;     // spec.trace: a step's times pass through the rank
   int num_threads = 1;     // of a CPU device, each with its own workspace; 0: another device
+  OffloadOptions offload;
 };
 
 struct RankLedger {
@@ -62,6 +64,10 @@ struct RankLedger {
   // The largest buffer that comes and goes in a step; 0: none does. Holes between such buffers may
   // keep as much from being used.
   int64_t headroom_bytes = 0;
+  // Outside of the device, the most at once: in the pool of host memory, and on disk (two steps of
+  // what is committed, and offloaded gradients). 0 without offloading.
+  int64_t host_bytes = 0;
+  int64_t nvme_bytes = 0;
 
   // Of all categories.
   int64_t total_bytes() const;
