@@ -22,6 +22,7 @@ libssl-dev               | build | inc:openssl/ssl.h                 | TLS certi
 zlib1g-dev               | build | inc:zlib.h                        | linked by protobuf and prometheus-cpp
 librocksdb-dev           | build | inc:rocksdb/db.h                  | journal of the coordinator, nvme tier
 libdnnl-dev              | build | inc:dnnl.hpp                      | matrix products (oneDNN)
+libisal-dev              | build | inc:isa-l/crc.h                   | crc32c of the nvme tier's values
 libhwy-dev               | build | inc:hwy/highway.h                 | vector code with run-time dispatch
 libgloo-dev              | build | inc:gloo/context.h                | buffers of the TCP data path
 prometheus-cpp-dev       | build | inc:prometheus/registry.h         | metrics

@@ -1,0 +1,55 @@
+// Threads for blocking IO behind a bounded queue.
+#ifndef TESSERA_STORAGE_IO_THREADS_H_
+#define TESSERA_STORAGE_IO_THREADS_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tessera {
+
+// Thread-safe. As many operations run at a time as there are threads, and as many again may wait.
+class IoThreads {
+ public:
+  // REQUIRES: depth >= 1.
+  explicit IoThreads(int depth);
+  // Runs what is queued, and waits for it.
+  ~IoThreads();
+  IoThreads(const IoThreads&) = delete;
+  IoThreads& operator=(const IoThreads&) = delete;
+
+  // Queues work; blocks while the queue is full. Work is started in the order of these calls.
+  // REQUIRES: not called from a thread of this object, which might wait for itself.
+  void Run(std::function<void()> work);
+
+ private:
+  void Loop();
+
+  const size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable has_work_, has_room_;
+  std::deque<std::function<void()>> queue_;  // guarded by mutex_
+  bool is_closing_ = false;                  // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+// Counts operations that are under way. Thread-safe.
+class PendingCount {
+ public:
+  void Add();
+  void Done();
+  // Until there are none.
+  void Wait();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable is_zero_;
+  int count_ = 0;  // guarded by mutex_
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_STORAGE_IO_THREADS_H_
