@@ -1,0 +1,171 @@
+#include "storage/tier_database.h"
+
+#include <rocksdb/convenience.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kValues[] = "values";
+
+rocksdb::Slice Slice(absl::string_view text) { return {text.data(), text.size()}; }
+
+rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
+  rocksdb::DBOptions options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  // Every table stays open, so that a read of a value is one read of the disk.
+  options.max_open_files = -1;
+  options.keep_log_file_num = 2;
+  options.max_background_jobs = 2;
+  // A synced record is never dropped in silence because one before it is damaged.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  // After an error the database is opened anew, by whoever uses it.
+  options.max_bgerror_resume_count = 0;
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions RecordOptions() {
+  rocksdb::ColumnFamilyOptions options;
+  options.write_buffer_size = 8 << 20;
+  return options;
+}
+
+}  // namespace
+
+absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, ": ", status.ToString());
+  if (status.IsNotFound()) return absl::NotFoundError(message);
+  if (status.IsCorruption()) return absl::DataLossError(message);
+  if (status.IsNoSpace()) return absl::ResourceExhaustedError(message);
+  return absl::UnavailableError(message);
+}
+
+rocksdb::Options TierValueOptions(rocksdb::Env* env) {
+  rocksdb::BlockBasedTableOptions table;
+  table.no_block_cache = true;
+  // Each value is a block of its own, so that it is read alone.
+  table.block_size = 1;
+  table.checksum = rocksdb::kXXH3;
+  table.format_version = 5;
+  rocksdb::Options options;
+  options.env = env;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.compression = rocksdb::kNoCompression;
+  options.disable_auto_compactions = true;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<TierDatabase>> TierDatabase::Open(const std::string& path,
+                                                                 rocksdb::Env* env) {
+  std::vector<rocksdb::ColumnFamilyHandle*> families;
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(
+      DatabaseOptions(env), path,
+      {{rocksdb::kDefaultColumnFamilyName, RecordOptions()}, {kValues, TierValueOptions(env)}},
+      &families, &db);
+  if (status.IsIOError() && absl::StrContains(status.ToString(), "lock ")) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": another process holds this folder: ", status.ToString()));
+  }
+  if (!status.ok()) return FromRocks(status, path);
+  return std::unique_ptr<TierDatabase>(
+      new TierDatabase(path, std::unique_ptr<rocksdb::DB>(db), std::move(families)));
+}
+
+TierDatabase::TierDatabase(std::string path, std::unique_ptr<rocksdb::DB> db,
+                           std::vector<rocksdb::ColumnFamilyHandle*> families)
+    : path_(std::move(path)), db_(std::move(db)), families_(std::move(families)) {}
+
+TierDatabase::~TierDatabase() {
+  for (rocksdb::ColumnFamilyHandle* family : families_) {
+    db_->DestroyColumnFamilyHandle(family).PermitUncheckedError();
+  }
+  db_->Close().PermitUncheckedError();
+}
+
+absl::Status TierDatabase::Ingest(const std::vector<std::string>& paths) {
+  rocksdb::IngestExternalFileOptions options;
+  options.move_files = true;
+  options.write_global_seqno = false;
+  // Nothing is ever overwritten: were there a key, it would be an error.
+  options.allow_blocking_flush = false;
+  return FromRocks(db_->IngestExternalFile(families_[1], paths, options),
+                   absl::StrCat(path_, ": ingest ", paths.size(), " files"));
+}
+
+absl::Status TierDatabase::DropFiles(const std::string& begin, const std::string& end) {
+  const rocksdb::Slice begin_slice(begin), end_slice(end);
+  const rocksdb::RangePtr range(&begin_slice, &end_slice);
+  return FromRocks(rocksdb::DeleteFilesInRanges(db_.get(), families_[1], &range, 1,
+                                                /*include_end=*/false),
+                   absl::StrCat(path_, ": delete files"));
+}
+
+std::vector<std::string> TierDatabase::FirstKeys() const {
+  std::vector<rocksdb::LiveFileMetaData> files;
+  db_->GetLiveFilesMetaData(&files);
+  std::vector<std::string> keys;
+  for (const rocksdb::LiveFileMetaData& file : files) {
+    if (file.column_family_name == kValues) keys.push_back(file.smallestkey);
+  }
+  return keys;
+}
+
+absl::Status TierDatabase::PutRecord(const std::string& key, const std::string& record) {
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  return FromRocks(db_->Put(options, families_[0], key, record),
+                   absl::StrCat(path_, ": write a record"));
+}
+
+absl::Status TierDatabase::DeleteRecord(const std::string& key) {
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  return FromRocks(db_->Delete(options, families_[0], key),
+                   absl::StrCat(path_, ": delete a record"));
+}
+
+absl::StatusOr<std::map<std::string, std::string>> TierDatabase::Records() const {
+  std::map<std::string, std::string> records;
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}, families_[0]));
+  for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    records.emplace(it->key().ToString(), it->value().ToString());
+  }
+  absl::Status status = FromRocks(it->status(), path_);
+  if (!status.ok()) return status;
+  return records;
+}
+
+absl::Status TierDatabase::Read(
+    absl::string_view key,
+    const std::function<absl::Status(absl::Span<const uint8_t>)>& use) const {
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  options.background_purge_on_iterator_cleanup = true;
+  // An iterator's value is a view of the block; Get would copy it.
+  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, families_[1]));
+  it->Seek(Slice(key));
+  if (!it->status().ok()) return FromRocks(it->status(), path_);
+  if (!it->Valid() || it->key() != Slice(key)) {
+    return absl::DataLossError(
+        absl::StrCat(path_, ": the value's key is not where it was written"));
+  }
+  const rocksdb::Slice value = it->value();
+  return use({reinterpret_cast<const uint8_t*>(value.data()), value.size()});
+}
+
+bool TierDatabase::has_background_error() const {
+  uint64_t errors = 0;
+  return db_->GetIntProperty("rocksdb.background-errors", &errors) && errors > 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,242 @@
+#include "storage/tier_store_impl.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/status_macros.h"
+#include "storage/aligned_buffer.h"
+#include "storage/crc32c.h"
+#include "storage/tier_file_system.h"
+
+namespace tessera {
+namespace {
+
+TierFileOptions FileOptionsOf(const TierStoreOptions& options) {
+  return {absl::StrCat(options.path, "/staging"), options.write_buffer_bytes, options.direct_io};
+}
+
+// Removes what lies in the folder.
+absl::Status Empty(rocksdb::Env& env, const std::string& path) {
+  std::vector<std::string> names;
+  TESSERA_RETURN_IF_ERROR(FromRocks(env.GetChildren(path, &names), path));
+  for (const std::string& name : names) {
+    if (name == "." || name == "..") continue;
+    const std::string file = absl::StrCat(path, "/", name);
+    TESSERA_RETURN_IF_ERROR(FromRocks(env.DeleteFile(file), file));
+  }
+  return absl::OkStatus();
+}
+
+// Writes as files of values are written.
+absl::Status TryWriting(rocksdb::Env& env, const std::string& path) {
+  std::unique_ptr<rocksdb::WritableFile> file;
+  rocksdb::Status status = env.NewWritableFile(path, &file, rocksdb::EnvOptions());
+  if (status.ok()) status = file->Append("?");
+  if (status.ok()) status = file->Close();
+  if (status.ok()) status = env.DeleteFile(path);
+  if (absl::StrContains(status.ToString(), std::strerror(EINVAL))) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": the file system does no direct IO: ", status.ToString()));
+  }
+  return FromRocks(status, path);
+}
+
+}  // namespace
+
+TierStoreImpl::TierStoreImpl(const TierStoreOptions& options)
+    : options_(options),
+      database_path_(absl::StrCat(options.path, "/db")),
+      staging_path_(FileOptionsOf(options).staging_path),
+      file_system_(NewTierFileSystem(
+          options.file_system != nullptr ? options.file_system : rocksdb::FileSystem::Default(),
+          FileOptionsOf(options))),
+      env_(rocksdb::NewCompositeEnv(file_system_)),
+      write_threads_(options.write_depth),
+      read_threads_(options.read_depth) {}
+
+TierStoreImpl::~TierStoreImpl() = default;
+
+absl::Status TierStoreImpl::Init() {
+  for (const std::string& path : {options_.path, staging_path_}) {
+    TESSERA_RETURN_IF_ERROR(FromRocks(env_->CreateDirIfMissing(path), path));
+  }
+  std::lock_guard<std::mutex> change(change_mutex_);
+  // First, since the database tells whether another process holds the folder.
+  TESSERA_RETURN_IF_ERROR(Repair());
+  TESSERA_RETURN_IF_ERROR(Empty(*env_, staging_path_));
+  TESSERA_RETURN_IF_ERROR(TryWriting(*env_, absl::StrCat(staging_path_, "/probe")));
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_ = {};
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const TierStoreImpl::Step> TierStoreImpl::MakeStep(TierStepRecord record) {
+  auto step = std::make_shared<Step>();
+  step->bytes = record.size_bytes();
+  for (size_t i = 0; i < record.values.size(); ++i) {
+    const TierValueHeader& header = record.values[i].header;
+    step->index.emplace(std::make_tuple(header.unit, header.kind, header.begin), i);
+  }
+  step->record = std::move(record);
+  return step;
+}
+
+std::shared_ptr<const TierStoreImpl::Step> TierStoreImpl::FindStep(const TierStepName& name) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = steps_.find(name);
+  return found == steps_.end() ? nullptr : found->second;
+}
+
+std::string TierStoreImpl::Describe(const TierStepName& name) const {
+  return absl::StrCat(options_.path, ": job ", name.job, " step ", name.step);
+}
+
+absl::Status TierStoreImpl::EnsureDatabase() {
+  {
+    std::shared_lock<std::shared_mutex> lock(database_mutex_);
+    if (database_ != nullptr && !database_->has_background_error()) return absl::OkStatus();
+  }
+  return Repair();
+}
+
+absl::Status TierStoreImpl::Repair() {
+  std::unique_lock<std::shared_mutex> lock(database_mutex_);
+  database_ = nullptr;
+  TESSERA_ASSIGN_OR_RETURN(auto database, TierDatabase::Open(database_path_, env_.get()));
+  TESSERA_RETURN_IF_ERROR(Load(*database));
+  database_ = std::move(database);
+  std::lock_guard<std::mutex> stats_lock(mutex_);
+  ++stats_.repairs;
+  return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::Load(TierDatabase& database) {
+  std::map<TierStepName, std::shared_ptr<const Step>> steps;
+  TESSERA_ASSIGN_OR_RETURN(const auto records, database.Records());
+  for (const auto& [key, bytes] : records) {
+    TESSERA_ASSIGN_OR_RETURN(const TierStepName name, ParseTierStepPrefix(key));
+    auto record = DecodeTierStepRecord(bytes);
+    if (!record.ok()) {
+      return absl::DataLossError(absl::StrCat(Describe(name), ": ", record.status().message()));
+    }
+    if (doomed_.contains(name)) {
+      TESSERA_RETURN_IF_ERROR(database.DeleteRecord(key));
+    } else {
+      steps.emplace(name, MakeStep(*std::move(record)));
+    }
+  }
+  for (const std::string& key : database.FirstKeys()) {
+    TESSERA_ASSIGN_OR_RETURN(const TierStepName name, ParseTierStepPrefix(key));
+    if (steps.contains(name)) continue;
+    TESSERA_RETURN_IF_ERROR(
+        database.DropFiles(TierStepPrefix(name.job, name.step), TierStepEnd(name.job, name.step)));
+  }
+  doomed_.clear();
+  std::lock_guard<std::mutex> lock(mutex_);
+  steps_ = std::move(steps);
+  return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<std::string>& paths,
+                                   TierStepRecord record) {
+  const std::string key = TierStepPrefix(name.job, name.step);
+  const std::string bytes = EncodeTierStepRecord(record);
+  std::lock_guard<std::mutex> change(change_mutex_);
+  TESSERA_RETURN_IF_ERROR(EnsureDatabase());
+  absl::Status status;
+  {
+    std::shared_lock<std::shared_mutex> lock(database_mutex_);
+    if (!paths.empty()) status = database_->Ingest(paths);
+    if (status.ok()) status = database_->PutRecord(key, bytes);
+  }
+  if (!status.ok()) {
+    if (!Repair().ok()) {
+      doomed_.insert(name);
+      return status;
+    }
+    // An error after the record had reached the disk: the step is there, whole.
+    if (FindStep(name) == nullptr) return status;
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++stats_.committed_steps;
+  steps_.insert_or_assign(name, MakeStep(std::move(record)));
+  return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t num_elements,
+                                      absl::Span<uint8_t> to, TierDone done) {
+  TESSERA_RETURN_IF_ERROR(CheckTierKey(key));
+  const auto message = [&](const auto&... parts) {
+    return absl::StrCat(options_.path, ": ", key.ToString(), ": ", parts...);
+  };
+  if (static_cast<int64_t>(to.size()) != num_elements * DTypeSizeBytes(dtype)) {
+    return absl::InvalidArgumentError(
+        message(to.size(), " bytes cannot take ", num_elements, " ", DTypeName(dtype)));
+  }
+  const TierStepName name{key.job, key.step};
+  const std::shared_ptr<const Step> step = FindStep(name);
+  if (step == nullptr) return absl::NotFoundError(message("the step is not committed"));
+  const auto found = step->index.find({key.unit, key.kind, key.begin});
+  if (found == step->index.end()) return absl::NotFoundError(message("the step has no such value"));
+  const TierStepRecord::Value& value = step->record.values[found->second];
+  if (value.header.dtype != dtype || value.header.num_elements() != num_elements) {
+    return absl::FailedPreconditionError(message("has ", value.header.num_elements(), " ",
+                                                 DTypeName(value.header.dtype), ", not ",
+                                                 num_elements, " ", DTypeName(dtype)));
+  }
+  read_threads_.Run([this, name, step, &value, key, to, done = std::move(done)] {
+    absl::Status status = ReadValue(name, value, to);
+    if (!status.ok()) {
+      status = absl::Status(
+          status.code(), absl::StrCat(options_.path, ": ", key.ToString(), ": ", status.message()));
+    }
+    if (done) done(std::move(status));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::ReadValue(const TierStepName& name, const TierStepRecord::Value& value,
+                                      absl::Span<uint8_t> to) {
+  static thread_local AlignedBuffer buffer;
+  const auto use = [&](absl::Span<const uint8_t> bytes) -> absl::Status {
+    if (bytes.size() != to.size()) {
+      return absl::DataLossError(absl::StrCat("has ", bytes.size(), " bytes, not ", to.size()));
+    }
+    if (const uint32_t crc = CopyWithCrc32c(bytes, to); crc != value.header.crc) {
+      return absl::DataLossError(
+          absl::StrFormat("has crc32c %08x, not %08x", crc, value.header.crc));
+    }
+    return absl::OkStatus();
+  };
+  absl::Status status;
+  bool is_open = false;
+  {
+    std::shared_lock<std::shared_mutex> lock(database_mutex_);
+    is_open = database_ != nullptr;
+    if (is_open) {
+      const ScopedReadBuffer borrowed(&buffer, value.header.size_bytes());
+      status = database_->Read(
+          TierValueKey(TierStepPrefix(name.job, name.step), value.place, value.header), use);
+    }
+  }
+  if (!is_open) {
+    {
+      std::lock_guard<std::mutex> change(change_mutex_);
+      TESSERA_RETURN_IF_ERROR(EnsureDatabase());
+    }
+    return ReadValue(name, value, to);
+  }
+  if (!status.ok() && FindStep(name) == nullptr) {
+    return absl::NotFoundError("the step has been dropped");
+  }
+  if (status.ok()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.read_bytes += static_cast<int64_t>(to.size());
+  }
+  return status;
+}
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// The store behind storage/tier_store.h.
+#ifndef TESSERA_STORAGE_TIER_STORE_IMPL_H_
+#define TESSERA_STORAGE_TIER_STORE_IMPL_H_
+
+#include <rocksdb/env.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "storage/io_threads.h"
+#include "storage/tier_database.h"
+#include "storage/tier_store.h"
+#include "storage/tier_value.h"
+
+namespace tessera {
+
+// FOLDER/db is RocksDB's; FOLDER/staging has the files of steps that are being written.
+//
+// Every change of the database ends in one of two ways: it went well, or the database is opened
+// anew and what it then holds is the truth (Repair). That is the one way of recovery, from errors
+// as from the death of the process.
+class TierStoreImpl : public TierStore {
+ public:
+  explicit TierStoreImpl(const TierStoreOptions& options);
+  ~TierStoreImpl() override;
+  absl::Status Init();
+
+  std::vector<TierStep> steps() const override;
+  std::vector<std::string> jobs() const override;
+  absl::StatusOr<std::vector<TierValueHeader>> Values(absl::string_view job,
+                                                      int64_t step) const override;
+  absl::StatusOr<std::unique_ptr<TierStepWriter>> BeginStep(absl::string_view job, int64_t step,
+                                                            int64_t expected_bytes) override;
+  absl::Status CheckSpace(int64_t bytes) const override;
+  int64_t free_bytes() const override;
+  absl::Status StartRead(const TierKey& key, DType dtype, int64_t num_elements,
+                         absl::Span<uint8_t> to, TierDone done) override;
+  absl::Status DropStep(absl::string_view job, int64_t step) override;
+  absl::Status DropJob(absl::string_view job) override;
+  TierStats stats() const override;
+
+ private:
+  // A committed step. Immutable.
+  struct Step {
+    TierStepRecord record;
+    int64_t bytes = 0;
+    std::map<std::tuple<std::string, std::string, int64_t>, size_t> index;  // into record.values
+  };
+  static std::shared_ptr<const Step> MakeStep(TierStepRecord record);
+  std::shared_ptr<const Step> FindStep(const TierStepName& name) const;
+  std::string Describe(const TierStepName& name) const;
+
+  // --- of changes, with change_mutex_ held
+  // A database without an error, opened anew where there is none.
+  absl::Status EnsureDatabase();
+  // Opens the database anew, drops what no record names, and takes its steps over.
+  absl::Status Repair();
+  absl::Status Load(TierDatabase& database);
+  absl::Status Commit(const TierStepName& name, const std::vector<std::string>& paths,
+                      TierStepRecord record);
+
+  absl::Status ReadValue(const TierStepName& name, const TierStepRecord::Value& value,
+                         absl::Span<uint8_t> to);
+
+  const TierStoreOptions options_;
+  const std::string database_path_, staging_path_;
+  const std::shared_ptr<rocksdb::FileSystem> file_system_;
+  const std::unique_ptr<rocksdb::Env> env_;
+
+  // Locks are taken in this order.
+  std::mutex change_mutex_;
+  std::shared_mutex database_mutex_;
+  std::unique_ptr<TierDatabase> database_;  // guarded by database_mutex_; null after an error
+  std::set<TierStepName> doomed_;           // guarded by change_mutex_: Commit failed, and Repair
+  mutable std::mutex mutex_;
+  std::map<TierStepName, std::shared_ptr<const Step>> steps_;  // guarded by mutex_
+  std::map<TierStepName, int64_t> expected_;  // bytes still to be written; guarded by mutex_
+  int64_t next_writer_ = 0;                   // guarded by mutex_
+  TierStats stats_;                           // guarded by mutex_
+
+  // Last, so that their work is done before anything else goes.
+  IoThreads write_threads_, read_threads_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_STORAGE_TIER_STORE_IMPL_H_
