@@ -17,13 +17,6 @@ constexpr int64_t kPieceElements = 1 << 20;
 int ZeroGroupSize(const TrafficRequest& job) { return job.mesh.dp * job.mesh.cp; }
 bool IsSharedRows(const TrafficRequest& job) { return job.sequence_parallel && job.mesh.tp > 1; }
 
-// Elements from one array of a unit's state to the next: not whole MiB (worker/zero).
-Size StateStride(Size size) {
-  constexpr int kMebibyteElements = (1 << 20) / kFp32Bytes,
-                kApartElements = (16 << 10) / kFp32Bytes;
-  return size % kMebibyteElements == 0 ? size + kApartElements : size;
-}
-
 void AddUnit(const TrafficRequest& job, const UnitSize& unit, LedgerBytes& bytes) {
   const Size whole = unit.padded_elements(ZeroGroupSize(job));
   const Size shard = unit.shard_elements(ZeroGroupSize(job));
@@ -34,7 +27,8 @@ void AddUnit(const TrafficRequest& job, const UnitSize& unit, LedgerBytes& bytes
   if (job.zero_stage < 2) bytes.Allocate(kGradients, whole * job.gradient_bytes);
   if (job.zero_stage >= 2 || accumulates) bytes.Allocate(kGradients, shard * job.gradient_bytes);
   const Size arrays = job.element_bytes == kFp32Bytes ? 2 : 3;
-  bytes.Allocate(kOptimizer, StateStride(job.zero_stage > 0 ? shard : whole) * arrays * kFp32Bytes);
+  bytes.Allocate(kOptimizer,
+                 StateStrideElements(job.zero_stage > 0 ? shard : whole) * arrays * kFp32Bytes);
 }
 
 // Where the parameters are in a unit, as worker/model/units.h has them.

@@ -249,8 +249,7 @@ void AddZero(const TrafficRequest& request, Counter zero) {
   }
   zero.Add(kAllReduce, 1, kLossTotalsBytes);
   zero.Add(kAllReduce, 1, kNormBytes);
-  const bool is_split = request.mesh.tp * request.mesh.pp > 1 || request.zero_stage > 0;
-  zero.Add(kAllReduce, is_split && size > 1 ? 1 : 0, kFlagBytes);
+  zero.Add(kAllReduce, size > 1 ? 1 : 0, kFlagBytes);
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ ARROWS = {
     "worker/model": _ENGINE
     + ("worker/comm/*", "worker/tensor_parallel/*", "worker/context_parallel/*"),
     # Implements the interface through which model asks for weights.
-    "worker/zero": _ENGINE + ("worker/comm/*", "worker/model/*"),
+    # What it shards lies on the device or in a tier.
+    "worker/zero": _ENGINE + ("worker/comm/*", "worker/model/*", "worker/offload/*"),
     "worker/offload": _ENGINE + ("worker/comm/*",),
     # Of model, only the plain values that say which parameters there are.
     "worker/checkpoint": _ENGINE

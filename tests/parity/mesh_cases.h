@@ -38,6 +38,9 @@ v1::TrainingJobSpec PlainSpec(const MeshCase& row);
 // Within the tolerances of worker/trainer/verification.h.
 void ExpectSameTraining(const MeshCase& row, const ParityRun& one, const ParityRun& split);
 
+// Losses, norms, final weights and AdamW's means, bit for bit.
+void ExpectSameBits(const ParityRun& first, const ParityRun& other);
+
 }  // namespace tessera
 
 #endif  // TESSERA_TESTS_PARITY_MESH_CASES_H_

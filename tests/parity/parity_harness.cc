@@ -1,5 +1,7 @@
 #include "tests/parity/parity_harness.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/status_macros.h"
 #include "plan/mesh.h"
+#include "storage/tier_store.h"
 #include "worker/comm/in_process_transport.h"
 
 namespace tessera {
@@ -17,14 +20,20 @@ namespace {
 
 class Recorder : public TrainingObserver {
  public:
-  explicit Recorder(std::function<void(const StepResult&)> on_step)
-      : on_step_(std::move(on_step)) {}
+  Recorder(std::function<void(const StepResult&)> on_step, std::optional<int64_t> suspend_after)
+      : on_step_(std::move(on_step)), suspend_after_(suspend_after) {}
   absl::Status CheckStop() override { return absl::OkStatus(); }
   void OnStep(const StepResult& result) override {
     steps.push_back(result);
     if (on_step_) on_step_(result);
   }
   void OnStepBegin(int64_t) override {}
+  bool WantsSuspend() override {
+    return suspend_after_.has_value() && (steps.empty() ? 0 : steps.back().step) >= *suspend_after_;
+  }
+  void OnSuspendFailed(const absl::Status& status) override {
+    ADD_FAILURE() << "suspend: " << status;
+  }
   absl::Status OnTimeline(const plan::Timeline& traced) override {
     timeline = traced;
     return absl::OkStatus();
@@ -34,7 +43,26 @@ class Recorder : public TrainingObserver {
 
  private:
   const std::function<void(const StepResult&)> on_step_;
+  const std::optional<int64_t> suspend_after_;
 };
+
+// What WorkerTiers points to.
+struct RankTiers {
+  std::unique_ptr<CpuDevice> host;
+  std::unique_ptr<TierStore> nvme;
+};
+
+absl::StatusOr<RankTiers> OpenTiers(const ParityTiers& options, int index) {
+  RankTiers tiers;
+  TESSERA_ASSIGN_OR_RETURN(tiers.host,
+                           CpuDevice::Create(absl::StrCat("host:", index), options.host_bytes));
+  if (options.nvme_root.empty()) return tiers;
+  TierStoreOptions store;
+  store.path = absl::StrCat(options.nvme_root, "/", index);
+  store.write_depth = store.read_depth = 2;
+  TESSERA_ASSIGN_OR_RETURN(tiers.nvme, TierStore::Open(store));
+  return tiers;
+}
 
 GroupSpec MakeGroup(const plan::Group& planned, const std::vector<std::string>& addresses) {
   GroupSpec group;
@@ -129,15 +157,28 @@ absl::Status TrainRank(const v1::TrainingJobSpec& spec, const JobData& data,
   coordinates.set_cp_rank(at.cp_rank);
   coordinates.set_pp_rank(at.pp_rank);
   coordinates.set_tp_rank(at.tp_rank);
-  TESSERA_ASSIGN_OR_RETURN(
-      auto trainer, Trainer::Create(spec, coordinates, by_axis, data, options.weights, device));
+  RankTiers tiers;
+  StateOptions state;
+  state.job_uid = "parity";
+  if (options.tiers) {
+    TESSERA_ASSIGN_OR_RETURN(tiers, OpenTiers(*options.tiers, index));
+    state.tiers = {tiers.host.get(), tiers.nvme.get()};
+    state.resume_step = options.tiers->resume_step;
+  }
+  TESSERA_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(spec, coordinates, by_axis, data,
+                                                         options.weights, device, state));
   if (options.prepare) TESSERA_RETURN_IF_ERROR(options.prepare(*trainer));
-  Recorder recorder(index == 0 ? options.on_step : nullptr);
+  Recorder recorder(index == 0 ? options.on_step : nullptr,
+                    options.tiers ? options.tiers->suspend_after : std::nullopt);
   TESSERA_RETURN_IF_ERROR(trainer->Run(recorder));
   TESSERA_RETURN_IF_ERROR(CheckTraffic(index, recorder.steps));
   run.steps = recorder.steps;
   run.timeline = recorder.timeline;
   run.usage = device.arena().usage();
+  if (tiers.host != nullptr) run.host_usage = tiers.host->arena().usage();
+  run.peak_nvme_bytes = trainer->peak_nvme_bytes();
+  run.suspended_step = trainer->suspended_step();
+  if (run.suspended_step.has_value()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(trainer->ShareWeights([&]() -> absl::Status {
     if (index != 0) return absl::OkStatus();
     if (options.finish) TESSERA_RETURN_IF_ERROR(options.finish(*trainer));
@@ -188,7 +229,14 @@ absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const 
       return absl::InternalError(absl::StrCat("rank ", i, " disagrees on a parameter"));
     }
   }
-  for (const Rank& rank : ranks) ranks[0].run.usages.push_back(rank.run.usage);
+  for (const Rank& rank : ranks) {
+    ranks[0].run.usages.push_back(rank.run.usage);
+    ranks[0].run.host_usages.push_back(rank.run.host_usage);
+    ranks[0].run.peaks_nvme_bytes.push_back(rank.run.peak_nvme_bytes);
+    if (rank.run.suspended_step != ranks[0].run.suspended_step) {
+      return absl::InternalError("ranks were suspended after different steps");
+    }
+  }
   return std::move(ranks[0].run);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,20 @@ struct ParityRun {
   plan::Timeline timeline;                               // of the step that spec.trace names
   ArenaUsage usage;                                      // of rank 0's device
   std::vector<ArenaUsage> usages;                        // of every global_rank's
+  // With tiers: of the rank's pool of host memory, and the most that it held on the nvme tier.
+  ArenaUsage host_usage;
+  int64_t peak_nvme_bytes = 0;
+  std::vector<ArenaUsage> host_usages;    // of every global_rank
+  std::vector<int64_t> peaks_nvme_bytes;  // likewise
+  std::optional<int64_t> suspended_step;  // the run was suspended: its weights are not read
+};
+
+// Tiers of every rank: host memory of its own, and a store in a folder of its own under nvme_root.
+struct ParityTiers {
+  std::string nvme_root;  // empty: none
+  int64_t host_bytes = 64 << 20;
+  std::optional<int64_t> resume_step;
+  std::optional<int64_t> suspend_after;  // so many steps
 };
 
 struct ParityOptions {
@@ -51,6 +66,7 @@ struct ParityOptions {
   int64_t device_bytes = 256 << 20;
   bool collect_parameters = true;
   const WeightReader* weights = nullptr;  // where training starts
+  std::optional<ParityTiers> tiers;       // absent: the ranks have none
   // Called on every rank before the first step.
   std::function<absl::Status(Trainer&)> prepare;
   // Called on rank 0 after the last step, where it can read all weights.
@@ -65,7 +81,7 @@ absl::StatusOr<ParityRun> TrainInProcess(const v1::TrainingJobSpec& spec, const 
                                          const ParityOptions& options = {});
 
 // What each of those ranks does, whatever connects them. addresses: of all global_ranks'
-// transports. run: what this rank saw, also where it fails.
+// transports. run: what this rank saw, also where it fails. Its tiers are opened and closed here.
 absl::Status TrainRank(const v1::TrainingJobSpec& spec, const JobData& data,
                        const ParityOptions& options, const std::vector<std::string>& addresses,
                        int index, Transport& transport, Device& device, ParityRun& run);

@@ -109,25 +109,6 @@ v1::TrainingJobSpec SpecOf(const ZeroCase& row, v1::GradientReduction reduction,
   return spec;
 }
 
-void ExpectSameBits(const ParityRun& first, const ParityRun& other) {
-  ASSERT_EQ(other.steps.size(), first.steps.size());
-  for (size_t i = 0; i < first.steps.size(); ++i) {
-    const StepResult &a = first.steps[i], &b = other.steps[i];
-    EXPECT_EQ(b.loss, a.loss) << "step " << a.step;
-    EXPECT_EQ(b.skipped_steps, a.skipped_steps) << "step " << a.step;
-    EXPECT_EQ(b.validation_loss, a.validation_loss) << "step " << a.step;
-    if (a.gradient_norm != a.gradient_norm) continue;  // skipped
-    EXPECT_EQ(b.gradient_norm, a.gradient_norm) << "step " << a.step;
-  }
-  ASSERT_EQ(other.record.parameters.size(), first.record.parameters.size());
-  for (size_t i = 0; i < first.record.parameters.size(); ++i) {
-    const TrainingRecord::Parameter &a = first.record.parameters[i],
-                                    &b = other.record.parameters[i];
-    EXPECT_TRUE(b.values == a.values) << a.name;
-    EXPECT_TRUE(b.exp_avg == a.exp_avg) << "exp_avg of " << a.name;
-  }
-}
-
 using Param = std::tuple<ZeroCase, v1::GradientReduction>;
 class ZeroParity : public testing::TestWithParam<Param> {};
 

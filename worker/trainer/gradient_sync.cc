@@ -104,9 +104,14 @@ absl::Status GradientSync::SumReplicas(const Tensor& gradient, Stream& stream) {
 
 absl::Status GradientSync::SumTied(Stream& stream) {
   if (!has_tied_) return absl::OkStatus();
-  const GradientShards& gradients = store_.gradients();
-  const bool is_whole = store_.options().defers_reduction;
-  const Tensor& own = is_whole ? gradients.flat(tied_.unit) : gradients.reduced(tied_.unit);
+  GradientShards& gradients = store_.gradients();
+  if (store_.options().defers_reduction) return AddPeers(gradients.flat(tied_.unit), stream);
+  TESSERA_ASSIGN_OR_RETURN(const Tensor own, gradients.AcquireReduced(tied_.unit, stream));
+  TESSERA_RETURN_IF_ERROR(AddPeers(own, stream));
+  return gradients.ReleaseReduced(tied_.unit, /*is_changed=*/true, stream);
+}
+
+absl::Status GradientSync::AddPeers(const Tensor& own, Stream& stream) {
   const Tensor other = Scratch(own.num_elements());
   const int peer = pp_.group_rank() == 0 ? pp_.size() - 1 : 0;
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveHandle> sent,

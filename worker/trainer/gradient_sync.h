@@ -62,6 +62,8 @@ class GradientSync {
   Tensor Scratch(int64_t size) const;
   absl::Status SumReplicas(const Tensor& gradient, Stream& stream);
   absl::Status CheckReplicated(int64_t step, ParameterId id, Stream& stream);
+  // Adds what the other stage's rank has of the tied embedding; own is of TiedRange.
+  absl::Status AddPeers(const Tensor& own, Stream& stream);
   // Of the tied embedding's unit, what this rank sums.
   ElementRange TiedRange() const;
   // A parameter's whole gradient on this rank, flat.

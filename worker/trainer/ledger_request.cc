@@ -14,6 +14,7 @@ plan::LedgerRequest MakeLedgerRequest(const TrainingConfig& config, int num_thre
   request.samples = config.takes_part_in_sample();
   request.traces = config.trace_step > 0 && at.dp_rank == 0 && at.cp_rank == 0 && at.tp_rank == 0;
   request.num_threads = num_threads;
+  request.offload = config.offload;
   return request;
 }
 

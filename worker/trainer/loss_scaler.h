@@ -14,6 +14,13 @@ struct LossScaleOptions {
   double minimum = 1;              // it never falls below
 };
 
+// What changes between two steps.
+struct LossScaleState {
+  double scale = 0;
+  int64_t good_steps = 0;  // since the last overflow or growth
+  int64_t tolerated = 0;   // overflows until the scale halves
+};
+
 // A plain value, the same on every rank because all see the same overflows. Used by one thread.
 class LossScaler {
  public:
@@ -21,6 +28,12 @@ class LossScaler {
       : options_(options), scale_(options.initial), tolerated_(options.hysteresis) {}
 
   double scale() const { return scale_; }
+  LossScaleState state() const { return {scale_, good_steps_, tolerated_}; }
+  void Restore(const LossScaleState& state) {
+    scale_ = state.scale;
+    good_steps_ = state.good_steps;
+    tolerated_ = state.tolerated;
+  }
   // An overflow came at the minimum, so that no scale helps.
   bool is_exhausted() const { return exhausted_; }
   // After every step: whether its gradient was not finite.

@@ -31,6 +31,16 @@ int64_t EvaluationMicroBatches(const TrainingConfig& config) {
   return config.mesh.pp == 1 ? 1 : config.micro_batches;
 }
 
+v1::MeshCoordinates ToProto(const plan::Coordinates& at) {
+  v1::MeshCoordinates coordinates;
+  coordinates.set_global_rank(at.global_rank);
+  coordinates.set_dp_rank(at.dp_rank);
+  coordinates.set_cp_rank(at.cp_rank);
+  coordinates.set_pp_rank(at.pp_rank);
+  coordinates.set_tp_rank(at.tp_rank);
+  return coordinates;
+}
+
 // The weights are still those of the step before.
 absl::Status NotFinite(int64_t step, absl::string_view what, double value) {
   return absl::FailedPreconditionError(
@@ -39,18 +49,20 @@ absl::Status NotFinite(int64_t step, absl::string_view what, double value) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Trainer>> MeshTrainer::Create(const TrainingConfig& config,
-                                                             const MeshGroups& groups,
-                                                             const JobData& data,
-                                                             const WeightReader* weights,
-                                                             Device& device) {
+absl::StatusOr<std::unique_ptr<Trainer>> MeshTrainer::Create(
+    const TrainingConfig& config, const MeshGroups& groups, const JobData& data,
+    const WeightReader* weights, Device& device, const StateOptions& state) {
   std::unique_ptr<MeshTrainer> trainer(new MeshTrainer(config, groups, data, device));
   const int64_t before = device.arena().usage().current_bytes;
-  TESSERA_RETURN_IF_ERROR(trainer->Allocate());
+  TESSERA_RETURN_IF_ERROR(trainer->Allocate(state));
   const int64_t held = device.arena().usage().current_bytes - before;
   const int64_t needed = plan::PredictLedger(MakeLedgerRequest(config, 0)).needed_bytes();
   trainer->momentary_bytes_ = std::max<int64_t>(needed - held, 0);
-  TESSERA_RETURN_IF_ERROR(trainer->FillInitialWeights(weights));
+  if (state.resume_step.has_value()) {
+    TESSERA_RETURN_IF_ERROR(trainer->Resume(*state.resume_step));
+  } else {
+    TESSERA_RETURN_IF_ERROR(trainer->FillInitialWeights(weights));
+  }
   return trainer;
 }
 
@@ -71,22 +83,9 @@ MeshTrainer::MeshTrainer(const TrainingConfig& config, const MeshGroups& groups,
   if (config.loss_scale) loss_scaler_.emplace(*config.loss_scale);
 }
 
-absl::Status MeshTrainer::Allocate() {
+absl::Status MeshTrainer::Allocate(const StateOptions& state) {
   TESSERA_ASSIGN_OR_RETURN(stream_, device_.CreateStream());
-  TESSERA_ASSIGN_OR_RETURN(
-      store_, ZeroStore::Create(LocalUnits(config_.model, config_.part), config_.zero, groups_.zero,
-                                device_, *stream_));
-  ZeroGroups zero_groups{groups_.zero, {}};
-  std::vector<Communicator*> with_losses = {groups_.zero}, all;
-  if (config_.mesh.pp > 1) with_losses.push_back(groups_.pp);
-  for (Communicator* group : {groups_.pp, groups_.tp}) {
-    if (group->size() > 1) zero_groups.model.push_back(group);
-  }
-  for (Communicator* group : {groups_.zero, groups_.pp, groups_.tp}) {
-    if (group->size() > 1) all.push_back(group);
-  }
-  TESSERA_ASSIGN_OR_RETURN(optimizer_, ZeroOptimizer::Create(config_.optimizer, *store_,
-                                                             zero_groups, device_, *stream_));
+  TESSERA_RETURN_IF_ERROR(AllocateState(state));
   GradientSyncOptions sync;
   sync.part = config_.part;
   sync.kv_heads = config_.model.num_kv_heads();
@@ -102,10 +101,42 @@ absl::Status MeshTrainer::Allocate() {
   TESSERA_ASSIGN_OR_RETURN(shared_,
                            SharedWeights::Create(config_.model, *store_, *optimizer_, *groups_.zero,
                                                  *groups_.pp, *groups_.tp, device_));
+  TESSERA_RETURN_IF_ERROR(AllocateReducers());
+  return AllocateStage();
+}
+
+absl::Status MeshTrainer::AllocateState(const StateOptions& state) {
+  std::vector<UnitSpec> units = LocalUnits(config_.model, config_.part);
+  std::vector<int64_t> elements;
+  for (const UnitSpec& unit : units) {
+    elements.push_back(MakeUnitLayout(unit, config_.zero_group_size()).size_elements);
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      offload_, RankOffload::Create(config_.offload, elements, state.job_uid, state.tiers));
+  TESSERA_ASSIGN_OR_RETURN(store_, ZeroStore::Create(std::move(units), config_.zero, groups_.zero,
+                                                     device_, *stream_, offload_->unit_tiers()));
+  ZeroGroups groups{groups_.zero, {}};
+  for (Communicator* group : {groups_.pp, groups_.tp}) {
+    if (group->size() > 1) groups.model.push_back(group);
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      optimizer_, ZeroOptimizer::Create(config_.optimizer, *store_, groups, device_, *stream_));
+  state_ = std::make_unique<RankState>(*store_, *optimizer_, *offload_, *stream_);
+  optimizer_->SetHooks({[this] { return state_->Begin(step_); },
+                        [this](int unit) { return state_->SaveUnit(unit); }});
+  return absl::OkStatus();
+}
+
+absl::Status MeshTrainer::AllocateReducers() {
+  std::vector<Communicator*> with_losses = {groups_.zero}, all;
+  if (config_.mesh.pp > 1) with_losses.push_back(groups_.pp);
+  for (Communicator* group : {groups_.zero, groups_.pp, groups_.tp}) {
+    if (group->size() > 1) all.push_back(group);
+  }
   TESSERA_ASSIGN_OR_RETURN(counts_, LossReducer::Create({groups_.dp}, device_));
   TESSERA_ASSIGN_OR_RETURN(losses_, LossReducer::Create(with_losses, device_));
   TESSERA_ASSIGN_OR_RETURN(wishes_, LossReducer::Create(all, device_));
-  return AllocateStage();
+  return absl::OkStatus();
 }
 
 absl::Status MeshTrainer::AllocateStage() {
@@ -148,35 +179,72 @@ absl::Status MeshTrainer::AllocateStage() {
 }
 
 template <typename Body>
-absl::Status MeshTrainer::ForPieces(const Body& body) {
+absl::Status MeshTrainer::ForPieces(int unit, const Body& body) {
   std::vector<float> values(kPieceElements);
-  for (int unit = 0; unit < static_cast<int>(store_->units().size()); ++unit) {
-    const std::vector<ParameterSpec>& parameters = store_->units()[unit].parameters;
-    for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
-      TESSERA_RETURN_IF_ERROR(ForEachRun(parameters[i].slice, [&](SliceRun run) -> absl::Status {
-        while (run.count > 0) {
-          const int64_t size = std::min(kPieceElements, run.count);
-          TESSERA_RETURN_IF_ERROR(body(ParameterId{unit, i}, parameters[i], run,
-                                       absl::MakeSpan(values).subspan(0, size)));
-          run = {run.local_begin + size, run.whole_begin + size, run.count - size};
-        }
-        return absl::OkStatus();
-      }));
-    }
+  const std::vector<ParameterSpec>& parameters = store_->units()[unit].parameters;
+  for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
+    TESSERA_RETURN_IF_ERROR(ForEachRun(parameters[i].slice, [&](SliceRun run) -> absl::Status {
+      while (run.count > 0) {
+        const int64_t size = std::min(kPieceElements, run.count);
+        TESSERA_RETURN_IF_ERROR(body(ParameterId{unit, i}, parameters[i], run,
+                                     absl::MakeSpan(values).subspan(0, size)));
+        run = {run.local_begin + size, run.whole_begin + size, run.count - size};
+      }
+      return absl::OkStatus();
+    }));
   }
   return absl::OkStatus();
 }
 
 absl::Status MeshTrainer::FillInitialWeights(const WeightReader* weights) {
-  return ForPieces([&](ParameterId id, const ParameterSpec& parameter, const SliceRun& run,
-                       absl::Span<float> values) {
-    if (weights != nullptr) {
-      TESSERA_RETURN_IF_ERROR(weights->ReadParameter(parameter.name, run.whole_begin, values));
-    } else {
-      FillInitialValues(parameter, config_.init_seed, run.whole_begin, values);
-    }
-    return optimizer_->Write(id, run.local_begin, values, *stream_);
-  });
+  // What is offloaded to nvme begins as the step before the first.
+  TESSERA_RETURN_IF_ERROR(state_->RemoveAll());
+  TESSERA_RETURN_IF_ERROR(state_->Begin(0));
+  for (int unit = 0; unit < static_cast<int>(store_->units().size()); ++unit) {
+    TESSERA_RETURN_IF_ERROR(store_->parameters().BeginUpdate(unit, /*keep=*/false, *stream_));
+    TESSERA_RETURN_IF_ERROR(ForPieces(unit, [&](ParameterId id, const ParameterSpec& parameter,
+                                                const SliceRun& run, absl::Span<float> values) {
+      if (weights != nullptr) {
+        TESSERA_RETURN_IF_ERROR(weights->ReadParameter(parameter.name, run.whole_begin, values));
+      } else {
+        FillInitialValues(parameter, config_.init_seed, run.whole_begin, values);
+      }
+      return optimizer_->Write(id, run.local_begin, values, *stream_);
+    }));
+    TESSERA_RETURN_IF_ERROR(store_->parameters().EndUpdate(unit, *stream_));
+  }
+  TESSERA_RETURN_IF_ERROR(optimizer_->FinishWrites());
+  for (int unit = 0; unit < static_cast<int>(store_->units().size()); ++unit) {
+    TESSERA_RETURN_IF_ERROR(state_->SaveUnit(unit));
+  }
+  state_->StartCommit(Record());
+  return absl::OkStatus();
+}
+
+v1::SavedRank MeshTrainer::Record() const {
+  v1::SavedRank record;
+  record.set_format_version(1);
+  record.set_step(completed_);
+  record.set_updates(updates_);
+  *record.mutable_coordinates() = ToProto(config_.at);
+  if (loss_scaler_) {
+    const LossScaleState scaler = loss_scaler_->state();
+    record.mutable_loss_scale()->set_scale(scaler.scale);
+    record.mutable_loss_scale()->set_good_steps(scaler.good_steps);
+    record.mutable_loss_scale()->set_tolerated_overflows(scaler.tolerated);
+  }
+  return record;
+}
+
+absl::Status MeshTrainer::Resume(int64_t step) {
+  TESSERA_ASSIGN_OR_RETURN(const v1::SavedRank record, state_->Restore(step, ToProto(config_.at)));
+  completed_ = record.step();
+  updates_ = record.updates();
+  if (loss_scaler_ && record.has_loss_scale()) {
+    loss_scaler_->Restore({record.loss_scale().scale(), record.loss_scale().good_steps(),
+                           record.loss_scale().tolerated_overflows()});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MeshTrainer::ShareWeights(const std::function<absl::Status()>& body) {
@@ -201,44 +269,85 @@ absl::Status MeshTrainer::ExportAs(const std::string& folder, DType dtype) {
 
 absl::Status MeshTrainer::ReadElements(absl::string_view name, int64_t begin,
                                        absl::Span<float> values) const {
-  return shared_->Read(ParameterState::kMaster, name, begin, values, *stream_);
+  return shared_->Read(StateArray::kMaster, name, begin, values, *stream_);
 }
 
 absl::Status MeshTrainer::Run(TrainingObserver& observer) {
   const int64_t every = config_.evaluate_every_steps;
-  if (every > 0) {
+  if (every > 0 && completed_ == 0) {
     StepResult start;
     TESSERA_ASSIGN_OR_RETURN(start.validation_loss, Evaluate(observer));
     observer.OnStep(start);
   }
-  for (int64_t step = 1; step <= config_.steps; ++step) {
+  while (completed_ < config_.steps) {
+    const int64_t step = completed_ + 1;
     traffic_.Begin();
-    TESSERA_RETURN_IF_ERROR(OfferWeights(step - 1, observer));
+    TESSERA_RETURN_IF_ERROR(ServeWishes(completed_, observer));
+    if (suspended_step_.has_value()) return absl::OkStatus();
     observer.OnStepBegin(step);
+    offload_->meter().Reset();
     TESSERA_ASSIGN_OR_RETURN(StepResult result, Step(step, observer));
     result.traffic = traffic_.End();
+    result.host = offload_->meter().host();
+    result.nvme = offload_->meter().nvme();
     if (step == config_.trace_step) TESSERA_RETURN_IF_ERROR(ShareTimeline(step, observer));
     if (every > 0 && (step % every == 0 || step == config_.steps)) {
       TESSERA_ASSIGN_OR_RETURN(result.validation_loss, Evaluate(observer));
     }
     observer.OnStep(result);
   }
-  return absl::OkStatus();
+  return state_->Settle();
 }
 
-absl::Status MeshTrainer::OfferWeights(int64_t step, TrainingObserver& observer) {
-  int64_t wanted = config_.at.global_rank == 0 && observer.WantsWeights() ? 1 : 0;
-  if (config_.is_split()) {
+absl::Status MeshTrainer::ServeWishes(int64_t step, TrainingObserver& observer) {
+  constexpr int64_t kWeights = 1, kSuspend = 2;
+  int64_t wanted = 0;
+  if (config_.at.global_rank == 0) {
+    wanted = (observer.WantsWeights() ? kWeights : 0) + (observer.WantsSuspend() ? kSuspend : 0);
+  }
+  if (config_.mesh.world_size() > 1) {
     TESSERA_ASSIGN_OR_RETURN(wanted, wishes_->Reduce(wanted, *stream_));
   }
   if (wanted == 0) return absl::OkStatus();
   traffic_.Pause();
-  absl::Status status = ShareWeights([&] {
-    observer.OnWeights(step, *this);
-    return absl::OkStatus();
-  });
+  absl::Status status;
+  if ((wanted & kWeights) != 0) {
+    status = ShareWeights([&] {
+      observer.OnWeights(step, *this);
+      return absl::OkStatus();
+    });
+  }
+  if (status.ok() && (wanted & kSuspend) != 0) status = Suspend(observer);
   traffic_.Resume();
   return status;
+}
+
+absl::Status MeshTrainer::Suspend(TrainingObserver& observer) {
+  if (state_->commits_steps()) {
+    // The last step that was not skipped: what came after it is computed again.
+    TESSERA_RETURN_IF_ERROR(state_->Settle());
+    suspended_step_ = offload_->saver()->committed_step();
+    return absl::OkStatus();
+  }
+  const absl::Status saved = state_->SaveAll(Record());
+  int64_t failed = saved.ok() ? 0 : 1;
+  if (config_.mesh.world_size() > 1) {
+    TESSERA_ASSIGN_OR_RETURN(failed, wishes_->Reduce(failed, *stream_));
+  }
+  if (failed == 0) {
+    suspended_step_ = completed_;
+    return absl::OkStatus();
+  }
+  // Training goes on; the next suspend may find more room.
+  if (!saved.ok()) {
+    observer.OnSuspendFailed(saved);
+    return absl::OkStatus();
+  }
+  return state_->Forget();
+}
+
+int64_t MeshTrainer::peak_nvme_bytes() const {
+  return offload_->saver() == nullptr ? 0 : offload_->saver()->peak_bytes();
 }
 
 absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& observer) {
@@ -254,6 +363,7 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
     return absl::FailedPreconditionError(
         absl::StrCat("step ", step, ": no target of the global batch carries a loss"));
   }
+  TESSERA_RETURN_IF_ERROR(state_->CheckSpace());
   TESSERA_RETURN_IF_ERROR(PlantInMemory(step, device_, planted_));
   store_->gradients().Clear();
   step_ = step;
@@ -273,6 +383,8 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
   result.loss = total.Mean();
   result.learning_rate = input.learning_rate;
   if (!loss_scaler_ && !std::isfinite(result.loss)) return NotFinite(step, "loss", result.loss);
+  // Every rank's last step is committed before any rank learns the norm, and begins the next.
+  TESSERA_RETURN_IF_ERROR(state_->Settle());
   // Clipping before the reduction is by the norm of gradients that are whole.
   if (config_.zero.defers_reduction) TESSERA_RETURN_IF_ERROR(sync_->SumTied(*stream_));
   TESSERA_RETURN_IF_ERROR(optimizer_->ReduceGradients(input, *stream_));
@@ -290,7 +402,11 @@ absl::StatusOr<StepResult> MeshTrainer::Step(int64_t step, TrainingObserver& obs
   } else if (skipped) {
     return NotFinite(step, "gradient norm", result.gradient_norm);
   }
-  if (!skipped) ++updates_;
+  completed_ = step;
+  if (!skipped) {
+    ++updates_;
+    state_->StartCommit(Record());
+  }
   result.skipped_steps = step - updates_;
   TESSERA_RETURN_IF_ERROR(stream_->Synchronize());
   result.tokens = config_.global_batch_size * config_.sequence_length;
@@ -374,15 +490,18 @@ std::vector<ShardInfo> MeshTrainer::shards() const {
   std::vector<ShardInfo> shards;
   for (int unit = 0; unit < static_cast<int>(store_->units().size()); ++unit) {
     const UnitLayout& layout = store_->layout(unit);
-    auto add = [&](const char* kind, const ElementRange& held, int64_t element_bytes) {
-      shards.push_back(
-          {store_->units()[unit].name, kind, held.begin, held.count, held.count * element_bytes});
+    auto add = [&](const char* kind, const ElementRange& held, int64_t element_bytes,
+                   plan::Tier tier) {
+      shards.push_back({store_->units()[unit].name, kind, held.begin, held.count,
+                        held.count * element_bytes, tier});
     };
-    add("parameters", store_->parameters().held(unit), DTypeSizeBytes(config_.dtype));
+    add("parameters", store_->parameters().held(unit), DTypeSizeBytes(config_.dtype),
+        offload_->TierOfParameters(unit));
     add("gradients",
         config_.zero.zero_stage < 2 ? layout.whole() : layout.shard(groups_.zero->group_rank()),
-        DTypeSizeBytes(config_.gradient_dtype));
-    add("optimizer", optimizer_->held(unit), optimizer_->bytes_per_element());
+        DTypeSizeBytes(config_.gradient_dtype), offload_->TierOfGradients(unit));
+    add("optimizer", optimizer_->held(unit), optimizer_->bytes_per_element(unit),
+        offload_->TierOfOptimizer(unit));
   }
   return shards;
 }
@@ -390,18 +509,18 @@ std::vector<ShardInfo> MeshTrainer::shards() const {
 std::vector<std::string> MeshTrainer::parameter_names() const { return shared_->names(); }
 
 absl::StatusOr<std::vector<float>> MeshTrainer::ReadParameter(const std::string& name) const {
-  return ReadState(ParameterState::kMaster, name);
+  return ReadState(StateArray::kMaster, name);
 }
 
 absl::StatusOr<std::vector<float>> MeshTrainer::ReadExpAvg(const std::string& name) const {
-  return ReadState(ParameterState::kExpAvg, name);
+  return ReadState(StateArray::kExpAvg, name);
 }
 
-absl::StatusOr<std::vector<float>> MeshTrainer::ReadState(ParameterState state,
+absl::StatusOr<std::vector<float>> MeshTrainer::ReadState(StateArray array,
                                                           const std::string& name) const {
   TESSERA_ASSIGN_OR_RETURN(const Shape shape, shared_->ShapeOf(name));
   std::vector<float> values(shape.num_elements());
-  TESSERA_RETURN_IF_ERROR(shared_->Read(state, name, 0, absl::MakeSpan(values), *stream_));
+  TESSERA_RETURN_IF_ERROR(shared_->Read(array, name, 0, absl::MakeSpan(values), *stream_));
   return values;
 }
 
@@ -412,13 +531,18 @@ absl::Status MeshTrainer::WriteParameter(const std::string& name,
     return absl::InvalidArgumentError(absl::StrCat("parameter \"", name, "\": ", values.size(),
                                                    " values: must be ", shape.num_elements()));
   }
-  return ForPieces([&](ParameterId id, const ParameterSpec& parameter, const SliceRun& run,
-                       absl::Span<float> piece) {
-    if (parameter.name != name) return absl::OkStatus();
-    return optimizer_->Write(id, run.local_begin,
-                             absl::MakeConstSpan(values).subspan(run.whole_begin, piece.size()),
-                             *stream_);
-  });
+  const absl::StatusOr<ParameterId> id = store_->Find(name);
+  if (!id.ok()) return absl::OkStatus();  // another rank has it
+  TESSERA_RETURN_IF_ERROR(store_->parameters().BeginUpdate(id->unit, /*keep=*/true, *stream_));
+  TESSERA_RETURN_IF_ERROR(
+      ForPieces(id->unit, [&](ParameterId piece_id, const ParameterSpec& parameter,
+                              const SliceRun& run, absl::Span<float> piece) {
+        if (parameter.name != name) return absl::OkStatus();
+        return optimizer_->Write(piece_id, run.local_begin,
+                                 absl::MakeConstSpan(values).subspan(run.whole_begin, piece.size()),
+                                 *stream_);
+      }));
+  return store_->parameters().EndUpdate(id->unit, *stream_);
 }
 
 absl::StatusOr<std::map<std::string, std::vector<float>>> MeshTrainer::ReadOwnParameters() const {
@@ -427,6 +551,7 @@ absl::StatusOr<std::map<std::string, std::vector<float>>> MeshTrainer::ReadOwnPa
     const std::vector<ParameterSpec>& parameters = store_->units()[unit].parameters;
     for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
       if (store_->parameters().is_sharded(unit)) continue;
+      if (store_->parameters().is_offloaded(unit)) continue;
       std::vector<float>& values = own[parameters[i].name];
       values.resize(parameters[i].local_shape.num_elements());
       const ElementRange slot = store_->layout(unit).slot(i);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/data/sample_order.h"
+#include "worker/offload/rank_offload.h"
 #include "worker/pipeline_parallel/pipeline_runner.h"
 #include "worker/pipeline_parallel/transformer_stage.h"
 #include "worker/trainer/gradient_sync.h"
@@ -17,6 +18,7 @@
 #include "worker/trainer/loss_scaler.h"
 #include "worker/trainer/loss_total.h"
 #include "worker/trainer/mesh_sampler.h"
+#include "worker/trainer/rank_state.h"
 #include "worker/trainer/shared_weights.h"
 #include "worker/trainer/step_traffic_meter.h"
 #include "worker/trainer/trainer.h"
@@ -33,15 +35,17 @@ class MeshTrainer : public Trainer {
                                                          const MeshGroups& groups,
                                                          const JobData& data,
                                                          const WeightReader* weights,
-                                                         Device& device);
+                                                         Device& device, const StateOptions& state);
 
   absl::Status Run(TrainingObserver& observer) override;
+  std::optional<int64_t> suspended_step() const override { return suspended_step_; }
   absl::StatusOr<std::string> Sample(TrainingObserver& observer) override;
   absl::Status ShareWeights(const std::function<absl::Status()>& body) override;
   absl::Status Export(const std::string& folder) override;
   absl::Status ExportAs(const std::string& folder, DType dtype) override;
   std::vector<ShardInfo> shards() const override;
   int64_t momentary_bytes() const override { return momentary_bytes_; }
+  int64_t peak_nvme_bytes() const override;
   const ModelConfig& model() const override { return config_.model; }
   DType dtype() const override { return config_.dtype; }
   absl::Status ReadElements(absl::string_view name, int64_t begin,
@@ -55,18 +59,25 @@ class MeshTrainer : public Trainer {
  private:
   MeshTrainer(const TrainingConfig& config, const MeshGroups& groups, const JobData& data,
               Device& device);
-  absl::Status Allocate();
+  absl::Status Allocate(const StateOptions& state);
+  absl::Status AllocateState(const StateOptions& state);
+  absl::Status AllocateReducers();
   absl::Status AllocateStage();
   // Calls body(id, parameter, run, values) for pieces of what this rank holds, in forward order.
-  absl::StatusOr<std::vector<float>> ReadState(ParameterState state, const std::string& name) const;
+  absl::StatusOr<std::vector<float>> ReadState(StateArray array, const std::string& name) const;
   template <typename Body>
-  absl::Status ForPieces(const Body& body);
+  absl::Status ForPieces(int unit, const Body& body);
   absl::Status FillInitialWeights(const WeightReader* weights);
+  // Of the nvme tier, what the job left behind.
+  absl::Status Resume(int64_t step);
+  v1::SavedRank Record() const;
 
   // One step, 1-based; everything of the result but validation_loss.
   absl::StatusOr<StepResult> Step(int64_t step, TrainingObserver& observer);
-  // Between two steps: global_rank 0 may want the weights.
-  absl::Status OfferWeights(int64_t step, TrainingObserver& observer);
+  // Between two steps: global_rank 0 may want the weights, or the end of the run.
+  absl::Status ServeWishes(int64_t step, TrainingObserver& observer);
+  // Sets suspended_step_, unless a rank fails.
+  absl::Status Suspend(TrainingObserver& observer);
   // After the step that is traced: its actions from all stages to the first.
   absl::Status ShareTimeline(int64_t step, TrainingObserver& observer);
   // Mean loss over the validation windows, the same on every rank.
@@ -84,8 +95,10 @@ class MeshTrainer : public Trainer {
   const std::vector<int32_t> positions_;  // of this rank's tokens in a sequence
   StepTrafficMeter traffic_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<RankOffload> offload_;
   std::unique_ptr<ZeroStore> store_;
   std::unique_ptr<ZeroOptimizer> optimizer_;
+  std::unique_ptr<RankState> state_;
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<SharedWeights> shared_;
   std::unique_ptr<TransformerStage> stage_;
@@ -102,7 +115,9 @@ class MeshTrainer : public Trainer {
   std::vector<DeviceBuffer> planted_;      // test builds only
   std::optional<LossScaler> loss_scaler_;  // fp16 only
   int64_t step_ = 0;                       // in progress
-  int64_t updates_ = 0;                    // steps that were not skipped
+  int64_t completed_ = 0;                  // steps
+  std::optional<int64_t> suspended_step_;
+  int64_t updates_ = 0;  // steps that were not skipped
   int64_t momentary_bytes_ = 0;
 };
 

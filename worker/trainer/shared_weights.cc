@@ -55,7 +55,7 @@ absl::StatusOr<Shape> SharedWeights::ShapeOf(absl::string_view name) const {
 
 absl::Status SharedWeights::Exchange(Request& request, Stream& stream) const {
   int64_t words[] = {request.parameter, request.begin, request.count,
-                     static_cast<int64_t>(request.state)};
+                     static_cast<int64_t>(request.array)};
   const Tensor tensor = request_.View(DType::kInt64, {4});
   TESSERA_RETURN_IF_ERROR(device_.CopyIn(words, sizeof(words), tensor, stream));
   if (is_first_of_zero()) {
@@ -65,7 +65,7 @@ absl::Status SharedWeights::Exchange(Request& request, Stream& stream) const {
   if (is_sharded()) TESSERA_RETURN_IF_ERROR(zero_.Broadcast(tensor, 0, stream));
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(tensor, words, sizeof(words), stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
-  request = {words[0], words[1], words[2], static_cast<ParameterState>(words[3])};
+  request = {words[0], words[1], words[2], static_cast<StateArray>(words[3])};
   return absl::OkStatus();
 }
 
@@ -81,7 +81,7 @@ absl::Status SharedWeights::CollectOwn(const Entry& entry, const Request& reques
     const int64_t begin = std::max(request.begin, run.whole_begin);
     const int64_t stop = std::min(end, run.whole_begin + run.count);
     if (begin >= stop) return absl::OkStatus();
-    return optimizer_.Read(request.state, entry.id, run.local_begin + begin - run.whole_begin,
+    return optimizer_.Read(request.array, entry.id, run.local_begin + begin - run.whole_begin,
                            values.subspan(begin - request.begin, stop - begin), stream);
   });
 }
@@ -121,17 +121,17 @@ absl::Status SharedWeights::Share(const std::function<absl::Status()>& body, Str
   }
 }
 
-absl::Status SharedWeights::Read(ParameterState state, absl::string_view name, int64_t begin,
+absl::Status SharedWeights::Read(StateArray array, absl::string_view name, int64_t begin,
                                  absl::Span<float> values, Stream& stream) const {
   const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& each) { return each.name == name; });
   if (entry == entries_.end()) {
     return absl::NotFoundError(absl::StrCat("parameter \"", name, "\": no such parameter"));
   }
-  if (!is_split()) return optimizer_.Read(state, entry->id, begin, values, stream);
+  if (!is_split()) return optimizer_.Read(array, entry->id, begin, values, stream);
   while (!values.empty()) {
     const int64_t count = std::min<int64_t>(values.size(), kPieceElements);
-    Request request{entry - entries_.begin(), begin, count, state};
+    Request request{entry - entries_.begin(), begin, count, array};
     TESSERA_RETURN_IF_ERROR(Exchange(request, stream));
     TESSERA_RETURN_IF_ERROR(Answer(request, values.first(count), stream));
     values.remove_prefix(count);

@@ -41,7 +41,7 @@ class SharedWeights {
   absl::Status Share(const std::function<absl::Status()>& body, Stream& stream);
   // Elements of a whole parameter's state from `begin` on. NOT_FOUND for a wrong name. REQUIRES:
   // inside Share, or a model that is not split; in range.
-  absl::Status Read(ParameterState state, absl::string_view name, int64_t begin,
+  absl::Status Read(StateArray array, absl::string_view name, int64_t begin,
                     absl::Span<float> values, Stream& stream) const;
 
  private:
@@ -50,7 +50,7 @@ class SharedWeights {
     int64_t parameter = -1;  // among names()
     int64_t begin = 0;
     int64_t count = 0;
-    ParameterState state = ParameterState::kMaster;
+    StateArray array = StateArray::kMaster;
   };
   struct Entry {
     std::string name;

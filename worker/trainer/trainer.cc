@@ -55,11 +55,12 @@ absl::Status CheckGroups(const TrainingConfig& config, const MeshGroups& groups)
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
     const v1::TrainingJobSpec& spec, const v1::MeshCoordinates& coordinates,
-    const MeshGroups& groups, const JobData& data, const WeightReader* weights, Device& device) {
+    const MeshGroups& groups, const JobData& data, const WeightReader* weights, Device& device,
+    const StateOptions& state) {
   TESSERA_ASSIGN_OR_RETURN(const TrainingConfig config, MakeTrainingConfig(spec, coordinates));
   TESSERA_RETURN_IF_ERROR(CheckGroups(config, groups));
   TESSERA_RETURN_IF_ERROR(CheckData(config, data));
-  return MeshTrainer::Create(config, groups, data, weights, device);
+  return MeshTrainer::Create(config, groups, data, weights, device, state);
 }
 
 }  // namespace tessera

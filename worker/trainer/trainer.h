@@ -23,6 +23,8 @@
 #include "worker/comm/communicator.h"
 #include "worker/data/token_source.h"
 #include "worker/model/model_config.h"
+#include "worker/offload/tier_meter.h"
+#include "worker/offload/worker_tiers.h"
 
 namespace tessera {
 
@@ -47,7 +49,7 @@ struct TrafficLine {
   double wait_seconds = 0;  // spent in it, waiting for other ranks included
 };
 
-// A step, but for seconds and traffic the same on every rank.
+// A step, but for seconds, traffic and tiers the same on every rank.
 struct StepResult {
   int64_t step = 0;          // completed optimizer steps; 0: the evaluation before the first
   double loss = 0;           // nats per valid target of the global batch
@@ -59,6 +61,7 @@ struct StepResult {
   std::optional<double> loss_scale;  // with which the step was computed; fp16 only
   std::optional<double> validation_loss;
   std::vector<TrafficLine> traffic;  // of this rank, evaluation excluded
+  TierCounts host, nvme;             // likewise
 };
 
 // What one rank holds of one unit.
@@ -68,6 +71,16 @@ struct ShardInfo {
   int64_t offset_elements = 0;
   int64_t size_elements = 0;
   int64_t size_bytes = 0;
+  plan::Tier tier = plan::Tier::kDevice;
+};
+
+// Where a job's state may be outside of the device.
+struct StateOptions {
+  WorkerTiers tiers;
+  std::string job_uid;  // names its state in the nvme tier
+  // Go on from the state that the nvme tier holds after so many steps; absent: from the start, and
+  // what it holds of the job is removed.
+  std::optional<int64_t> resume_step;
 };
 
 class Trainer;
@@ -87,6 +100,10 @@ class TrainingObserver {
   // On global_rank 0, after `step` whole steps: the trainer's ReadElements works for all weights
   // until it returns. Other ranks serve it meanwhile.
   virtual void OnWeights(int64_t /*step*/, const Trainer& /*trainer*/) {}
+  // Asked on global_rank 0 between two steps: whether the run should end with its state saved.
+  virtual bool WantsSuspend() { return false; }
+  // On ranks that could not save their state: all go on training.
+  virtual void OnSuspendFailed(const absl::Status& /*status*/) {}
   // On global_rank 0, after the step that spec.trace names: how its pipeline ran. An error ends the
   // run with it.
   virtual absl::Status OnTimeline(const plan::Timeline& /*timeline*/) { return absl::OkStatus(); }
@@ -95,17 +112,24 @@ class TrainingObserver {
 // Used by one thread. Holds all device memory of the rank; the destructor gives it back.
 class Trainer {
  public:
-  // Builds model, optimizer and buffers; no communication. INVALID_ARGUMENT or UNIMPLEMENTED with
-  // the field's path for a spec that this version cannot train; RESOURCE_EXHAUSTED from the arena.
-  // weights: where training starts, as OpenInitialWeights gives them; null: random, from
-  // spec.seeds.init. device, groups and data outlive the trainer.
+  // Builds model, optimizer and buffers; from the start without communication. INVALID_ARGUMENT or
+  // UNIMPLEMENTED with the field's path for a spec that this version cannot train;
+  // RESOURCE_EXHAUSTED from the arena. weights: where training starts, as OpenInitialWeights gives
+  // them; null: random, from spec.seeds.init; with state.resume_step they are not read, and ranks
+  // communicate. device, groups, data and tiers outlive the trainer. Errors of a tier have reason
+  // TIER_FAILED.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       const v1::TrainingJobSpec& spec, const v1::MeshCoordinates& coordinates,
-      const MeshGroups& groups, const JobData& data, const WeightReader* weights, Device& device);
+      const MeshGroups& groups, const JobData& data, const WeightReader* weights, Device& device,
+      const StateOptions& state = {});
   virtual ~Trainer() = default;
 
-  // All remaining steps. Errors of communicators and of the observer pass through.
+  // All remaining steps, or until the run is suspended. Errors of communicators, tiers and the
+  // observer pass through.
   virtual absl::Status Run(TrainingObserver& observer) = 0;
+  // After Run: it was suspended, and the nvme tier of every rank holds its state after so many
+  // steps.
+  virtual std::optional<int64_t> suspended_step() const = 0;
   // spec.sample from the current weights, on global_rank 0; empty elsewhere, and where the spec
   // asks for none. All ranks call it.
   virtual absl::StatusOr<std::string> Sample(TrainingObserver& observer) = 0;
@@ -120,6 +144,8 @@ class Trainer {
   virtual std::vector<ShardInfo> shards() const = 0;
   // Device memory that a step takes for a time besides what is held between steps, at most, bytes.
   virtual int64_t momentary_bytes() const = 0;
+  // Of the nvme tier, so far the most at once.
+  virtual int64_t peak_nvme_bytes() const = 0;
 
   virtual const ModelConfig& model() const = 0;
   virtual DType dtype() const = 0;  // of parameters

@@ -44,7 +44,29 @@ absl::Status CheckSupported(const v1::TrainingJobSpec& spec) {
       .Supported(!clips_before || AxisSize(spec.mesh().cp()) == 1,
                  "spec.optimizer.gradient_clipping", "before_reduce",
                  "after_reduce where spec.mesh.cp is above 1")
+      .Supported(!clips_before || !spec.offload().has_gradients(),
+                 "spec.optimizer.gradient_clipping", "before_reduce",
+                 "after_reduce with spec.offload.gradients")
       .status();
+}
+
+plan::StateOffload StateOffloadOf(const v1::StateOffload& spec) {
+  plan::StateOffload offload;
+  if (spec.tier() == v1::TIER_HOST) offload.tier = plan::Tier::kHost;
+  if (spec.tier() == v1::TIER_NVME) offload.tier = plan::Tier::kNvme;
+  if (spec.has_fraction()) offload.fraction = spec.fraction();
+  return offload;
+}
+
+plan::OffloadOptions OffloadOf(const v1::OffloadSpec& spec) {
+  plan::OffloadOptions offload;
+  offload.optimizer = StateOffloadOf(spec.optimizer());
+  offload.gradients = StateOffloadOf(spec.gradients());
+  offload.parameters = StateOffloadOf(spec.parameters());
+  offload.activations = spec.activations();
+  if (spec.has_buffers()) offload.buffers = spec.buffers();
+  if (spec.has_buffer_bytes()) offload.buffer_bytes = spec.buffer_bytes();
+  return offload;
 }
 
 absl::Status CheckSizes(const v1::TrainingJobSpec& spec) {
@@ -320,6 +342,7 @@ absl::StatusOr<TrainingConfig> MakeTrainingConfig(const v1::TrainingJobSpec& spe
   config.mesh.dp = static_cast<int>(AxisSize(spec.mesh().dp()));
   if (absl::Status status = SetLayout(spec, coordinates, config); !status.ok()) return status;
   config.zero = MakeZeroOptions(spec, config);
+  config.offload = OffloadOf(spec.offload());
   config.init_seed = spec.seeds().init();
   config.data_seed = spec.seeds().data();
   if (spec.has_evaluation()) {

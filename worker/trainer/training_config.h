@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "plan/mesh.h"
 #include "plan/model_sizes.h"
+#include "plan/offload.h"
 #include "plan/pipeline_schedule.h"
 #include "proto/tessera/v1/assignment.pb.h"
 #include "proto/tessera/v1/spec.pb.h"
@@ -51,6 +52,7 @@ struct TrainingConfig {
   std::optional<LossScaleOptions> loss_scale;  // fp16 only
   RecomputePlan recompute;
   ZeroOptions zero;
+  plan::OffloadOptions offload;
   ZeroOptimizerOptions optimizer;
   LearningRateSchedule learning_rate;
   int64_t steps = 0;

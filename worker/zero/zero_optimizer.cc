@@ -5,21 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/adamw.h"
+#include "kernels/cast.h"
 #include "kernels/elementwise.h"
 #include "kernels/fp32_copy.h"
 #include "kernels/squared_norm.h"
 #include "kernels/status_macros.h"
+#include "plan/unit_sizes.h"
+#include "worker/offload/host_view.h"
 
 namespace tessera {
-
 namespace {
 
-// Elements from one array of a unit's state to the next. Where they would lie whole MiB apart, the
-// update's streams take turns in the same places of the cache and the update takes twice as long
-// (./dev bench kernels, 2^26 elements); 16 KiB more keep them apart.
-int64_t StateStride(int64_t size) {
-  constexpr int64_t kMebibyteElements = (1 << 20) / 4, kApartElements = (16 << 10) / 4;
-  return size % kMebibyteElements == 0 ? size + kApartElements : size;
+// Weights of any element type = the fp32 master.
+absl::Status CopyMaster(const Tensor& master, const Tensor& parameters, Stream& stream) {
+  if (parameters.dtype() != DType::kFloat32) return Cast(master, parameters, stream);
+  return stream.device().Copy(master, parameters, stream);
 }
 
 }  // namespace
@@ -28,6 +28,9 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ZeroOptimizerOptions& options, ZeroStore& store, const ZeroGroups& groups, Device& device,
     Stream& stream) {
   std::unique_ptr<ZeroOptimizer> optimizer(new ZeroOptimizer(options, store, groups, device));
+  if (Device* host = store.tiers().host; host != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(optimizer->host_stream_, host->CreateStream());
+  }
   for (int unit = 0; unit < optimizer->num_units(); ++unit) {
     TESSERA_RETURN_IF_ERROR(optimizer->AddUnit(unit, stream));
   }
@@ -44,19 +47,17 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
 
 absl::Status ZeroOptimizer::AddUnit(int unit, Stream& stream) {
   const int64_t size = held(unit).count;
-  const int64_t stride = StateStride(size), arrays = has_master() ? 3 : 2;
-  UnitState state;
-  TESSERA_ASSIGN_OR_RETURN(state.buffer,
-                           device_.Allocate(stride * arrays * DTypeSizeBytes(DType::kFloat32),
-                                            MemoryCategory::kOptimizer,
-                                            absl::StrCat("unit ", store_.units()[unit].name)));
+  const std::string& name = store_.units()[unit].name;
+  UnitState& state = states_.emplace_back();
+  if (is_offloaded(unit)) return offload_.tier->AddUnit(unit, name, held(unit).begin, size);
+  const int64_t stride = plan::StateStrideElements(size), arrays = has_master() ? 3 : 2;
+  TESSERA_ASSIGN_OR_RETURN(
+      state.buffer, device_.Allocate(stride * arrays * DTypeSizeBytes(DType::kFloat32),
+                                     MemoryCategory::kOptimizer, absl::StrCat("unit ", name)));
   const Tensor all = state.buffer.View(DType::kFloat32, {stride * arrays});
   TESSERA_RETURN_IF_ERROR(device_.SetZero(all, stream));
-  state.exp_avg = all.Slice(0, size);
-  state.exp_avg_sq = all.Slice(stride, size);
-  state.master =
-      has_master() ? all.Slice(2 * stride, size) : store_.parameters().Held(unit, held(unit));
-  states_.push_back(std::move(state));
+  state.whole = {0, size, has_master() ? all.Slice(2 * stride, size) : HeldParameters(unit),
+                 all.Slice(0, size), all.Slice(stride, size)};
   return absl::OkStatus();
 }
 
@@ -65,56 +66,101 @@ ElementRange ZeroOptimizer::HeldOf(ParameterId id, int64_t begin, int64_t count)
   return ElementRange{slot.begin + begin, count}.Intersect(held(id.unit));
 }
 
-Tensor ZeroOptimizer::StateOf(ParameterState state, int unit, const ElementRange& range) const {
-  const UnitState& of = states_[unit];
-  const Tensor& tensor = state == ParameterState::kMaster ? of.master : of.exp_avg;
-  return tensor.Slice(range.begin - held(unit).begin, range.count);
-}
-
-absl::Status ZeroOptimizer::Read(ParameterState state, ParameterId id, int64_t begin,
+absl::Status ZeroOptimizer::Read(StateArray array, ParameterId id, int64_t begin,
                                  absl::Span<float> values, Stream& stream) const {
   const ElementRange here = HeldOf(id, begin, values.size());
   if (here.count == 0) return absl::OkStatus();
   const int64_t first = here.begin - store_.layout(id.unit).slot(id.index).begin - begin;
-  return CopyOutFp32(StateOf(state, id.unit, here), values.subspan(first, here.count), stream);
+  const int64_t in_held = here.begin - held(id.unit).begin;
+  values = values.subspan(first, here.count);
+  if (is_offloaded(id.unit)) return offload_.tier->Read(array, id.unit, in_held, values);
+  return CopyOutFp32(states_[id.unit].whole.of(array).Slice(in_held, here.count), values, stream);
 }
 
 absl::Status ZeroOptimizer::Write(ParameterId id, int64_t begin, absl::Span<const float> values,
                                   Stream& stream) {
   TESSERA_RETURN_IF_ERROR(store_.Write(id, begin, values, stream));
   const ElementRange here = HeldOf(id, begin, values.size());
-  if (!has_master() || here.count == 0) return absl::OkStatus();
+  if (here.count == 0) return absl::OkStatus();
   const int64_t first = here.begin - store_.layout(id.unit).slot(id.index).begin - begin;
-  return CopyInFp32(values.subspan(first, here.count),
-                    StateOf(ParameterState::kMaster, id.unit, here), stream);
+  const int64_t in_held = here.begin - held(id.unit).begin;
+  values = values.subspan(first, here.count);
+  if (is_offloaded(id.unit)) return offload_.tier->WriteMaster(id.unit, in_held, values);
+  if (!has_master()) return absl::OkStatus();
+  return CopyInFp32(values, states_[id.unit].whole.master.Slice(in_held, here.count), stream);
 }
 
-absl::StatusOr<double> ZeroOptimizer::SquareSum(const std::function<Piece(int unit)>& piece_of,
-                                                Stream& stream) {
-  std::vector<Tensor> counted;
-  for (int unit = 0; unit < num_units(); ++unit) {
-    const Piece piece = piece_of(unit);
-    const UnitLayout& layout = store_.layout(unit);
-    if (layout.counts_all()) {
-      counted.push_back(piece.tensor);
-      continue;
+absl::Status ZeroOptimizer::VisitState(int unit, int64_t piece_elements,
+                                       absl::FunctionRef<absl::Status(const StatePiece&)> visit) {
+  auto by_pieces = [&](const StatePiece& all) -> absl::Status {
+    for (int64_t begin = 0; begin < all.count; begin += piece_elements) {
+      const int64_t count = std::min(piece_elements, all.count - begin);
+      auto part = [&](const Tensor& of) { return of.Slice(begin, count); };
+      TESSERA_RETURN_IF_ERROR(visit(
+          {all.begin + begin, count, part(all.master), part(all.exp_avg), part(all.exp_avg_sq)}));
     }
-    for (int i = 0; i < static_cast<int>(layout.slots.size()); ++i) {
-      const ElementRange part = layout.slot(i).Intersect(piece.range);
-      if (!layout.slots[i].is_counted || part.count == 0) continue;
-      counted.push_back(piece.tensor.Slice(part.begin - piece.range.begin, part.count));
-    }
+    return absl::OkStatus();
+  };
+  if (!is_offloaded(unit)) return by_pieces(states_[unit].whole);
+  return offload_.tier->Visit(unit, Access::kUpdate, by_pieces);
+}
+
+absl::Status ZeroOptimizer::RestoreParameters(int unit, Stream& stream) {
+  TESSERA_RETURN_IF_ERROR(store_.parameters().BeginUpdate(unit, /*keep=*/false, stream));
+  const Tensor parameters = HeldParameters(unit);
+  if (is_offloaded(unit)) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor on_host, HostView(parameters, *store_.tiers().host));
+    TESSERA_RETURN_IF_ERROR(offload_.tier->Visit(unit, Access::kRead, [&](const StatePiece& piece) {
+      return CopyMaster(piece.master, on_host.Slice(piece.begin, piece.count), *host_stream_);
+    }));
+  } else if (has_master()) {
+    TESSERA_RETURN_IF_ERROR(CopyMaster(states_[unit].whole.master, parameters, stream));
   }
-  const auto count = static_cast<int64_t>(counted.size());
+  TESSERA_RETURN_IF_ERROR(GatherParameters(unit, stream));
+  return store_.parameters().EndUpdate(unit, stream);
+}
+
+absl::StatusOr<int64_t> ZeroOptimizer::StartSquareSums(int unit, const Piece& piece, int64_t first,
+                                                       Stream& stream) {
+  int64_t sums = 0;
+  auto start = [&](const Tensor& counted) {
+    const Tensor sum = norm_buffer_.View(DType::kFloat32, {1}, (first + sums++) * sizeof(float));
+    return SquaredNorm(counted, sum, stream);
+  };
+  const UnitLayout& layout = store_.layout(unit);
+  if (layout.counts_all()) {
+    TESSERA_RETURN_IF_ERROR(start(piece.tensor));
+    return sums;
+  }
+  for (int i = 0; i < static_cast<int>(layout.slots.size()); ++i) {
+    const ElementRange part = layout.slot(i).Intersect(piece.range);
+    if (!layout.slots[i].is_counted || part.count == 0) continue;
+    TESSERA_RETURN_IF_ERROR(start(piece.tensor.Slice(part.begin - piece.range.begin, part.count)));
+  }
+  return sums;
+}
+
+absl::StatusOr<double> ZeroOptimizer::FinishSquareSums(int64_t count, Stream& stream) {
   const Tensor sums = norm_buffer_.View(DType::kFloat32, {count});
-  for (int64_t i = 0; i < count; ++i) {
-    TESSERA_RETURN_IF_ERROR(SquaredNorm(counted[i], sums.Slice(i, 1), stream));
-  }
   TESSERA_RETURN_IF_ERROR(device_.CopyOut(sums, norms_.data(), sums.size_bytes(), stream));
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   double total = 0;
   for (int64_t i = 0; i < count; ++i) total += norms_[i];
   return total;
+}
+
+absl::StatusOr<double> ZeroOptimizer::ShardSquareSum(Stream& stream) {
+  int64_t count = 0;
+  for (int unit = 0; unit < num_units(); ++unit) {
+    Piece piece;
+    piece.range = store_.layout(unit).shard(zero_group_.group_rank());
+    TESSERA_ASSIGN_OR_RETURN(piece.tensor, store_.gradients().AcquireReduced(unit, stream));
+    TESSERA_ASSIGN_OR_RETURN(const int64_t sums, StartSquareSums(unit, piece, count, stream));
+    count += sums;
+    if (store_.gradients().is_offloaded(unit)) TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+    TESSERA_RETURN_IF_ERROR(store_.gradients().ReleaseReduced(unit, /*is_changed=*/false, stream));
+  }
+  return FinishSquareSums(count, stream);
 }
 
 absl::StatusOr<float> ZeroOptimizer::SumOver(Communicator& group, float value, Stream& stream) {
@@ -129,13 +175,13 @@ absl::StatusOr<float> ZeroOptimizer::SumOver(Communicator& group, float value, S
 
 absl::Status ZeroOptimizer::ClipLocal(const StepInput& input, Stream& stream) {
   if (input.local_valid_targets == 0) return absl::OkStatus();  // contributes 0 as it is
-  TESSERA_ASSIGN_OR_RETURN(
-      double squares,
-      SquareSum(
-          [&](int unit) {
-            return Piece{store_.layout(unit).whole(), store_.gradients().flat(unit)};
-          },
-          stream));
+  int64_t count = 0;
+  for (int unit = 0; unit < num_units(); ++unit) {
+    const Piece piece{store_.layout(unit).whole(), store_.gradients().flat(unit)};
+    TESSERA_ASSIGN_OR_RETURN(const int64_t sums, StartSquareSums(unit, piece, count, stream));
+    count += sums;
+  }
+  TESSERA_ASSIGN_OR_RETURN(double squares, FinishSquareSums(count, stream));
   for (Communicator* group : model_groups_) {
     TESSERA_ASSIGN_OR_RETURN(squares, SumOver(*group, static_cast<float>(squares), stream));
   }
@@ -158,13 +204,7 @@ absl::Status ZeroOptimizer::ReduceGradients(const StepInput& input, Stream& stre
 }
 
 absl::StatusOr<double> ZeroOptimizer::Step(const StepInput& input, Stream& stream) {
-  TESSERA_ASSIGN_OR_RETURN(const double shard_squares,
-                           SquareSum(
-                               [&](int unit) {
-                                 return Piece{store_.layout(unit).shard(zero_group_.group_rank()),
-                                              store_.gradients().reduced(unit)};
-                               },
-                               stream));
+  TESSERA_ASSIGN_OR_RETURN(const double shard_squares, ShardSquareSum(stream));
   TESSERA_ASSIGN_OR_RETURN(float squares,
                            SumOver(zero_group_, static_cast<float>(shard_squares), stream));
   for (Communicator* group : model_groups_) {
@@ -187,32 +227,71 @@ absl::Status ZeroOptimizer::Update(const StepInput& input, double gradient_scale
   adamw.epsilon = options_.epsilon;
   adamw.step = input.step;
   adamw.gradient_scale = gradient_scale;
+  if (hooks_.before_update) TESSERA_RETURN_IF_ERROR(hooks_.before_update());
+  if (offload_.tier != nullptr) TESSERA_RETURN_IF_ERROR(offload_.tier->StartPass());
   for (int unit = 0; unit < num_units(); ++unit) {
     TESSERA_RETURN_IF_ERROR(UpdateUnit(unit, adamw, stream));
+    if (hooks_.after_unit) TESSERA_RETURN_IF_ERROR(hooks_.after_unit(unit));
+  }
+  return offload_.tier == nullptr ? absl::OkStatus() : offload_.tier->FinishPass();
+}
+
+absl::Status ZeroOptimizer::UpdateUnit(int unit, const AdamWOptions& adamw, Stream& stream) {
+  GradientShards& shards = store_.gradients();
+  // Stage 0 updates whole parameters, so it needs whole gradients.
+  TESSERA_ASSIGN_OR_RETURN(const Tensor gradients, is_sharded()
+                                                       ? shards.AcquireReduced(unit, stream)
+                                                       : shards.AcquireWholeSum(unit, stream));
+  TESSERA_RETURN_IF_ERROR(store_.parameters().BeginUpdate(unit, /*keep=*/false, stream));
+  const Tensor parameters = HeldParameters(unit);
+  if (is_offloaded(unit)) {
+    Device& host = *store_.tiers().host;
+    TESSERA_ASSIGN_OR_RETURN(const Tensor host_gradients, HostView(gradients, host));
+    TESSERA_ASSIGN_OR_RETURN(const Tensor host_parameters, HostView(parameters, host));
+    TESSERA_RETURN_IF_ERROR(stream.Synchronize());
+    TESSERA_RETURN_IF_ERROR(
+        offload_.tier->Visit(unit, Access::kUpdate, [&](const StatePiece& piece) {
+          return UpdatePiece(unit, piece, host_gradients, host_parameters, adamw, *host_stream_);
+        }));
+  } else {
+    TESSERA_RETURN_IF_ERROR(
+        UpdatePiece(unit, states_[unit].whole, gradients, parameters, adamw, stream));
+  }
+  if (is_sharded()) {
+    TESSERA_RETURN_IF_ERROR(shards.ReleaseReduced(unit, /*is_changed=*/false, stream));
+  } else {
+    shards.ReleaseWholeSum(unit);
+  }
+  TESSERA_RETURN_IF_ERROR(GatherParameters(unit, stream));
+  return store_.parameters().EndUpdate(unit, stream);
+}
+
+absl::Status ZeroOptimizer::UpdatePiece(int unit, const StatePiece& piece, const Tensor& gradients,
+                                        const Tensor& parameters, AdamWOptions adamw,
+                                        Stream& stream) {
+  const UnitLayout& layout = store_.layout(unit);
+  const ElementRange here{held(unit).begin + piece.begin, piece.count};
+  for (int i = 0; i < static_cast<int>(layout.slots.size()); ++i) {
+    const ElementRange range = layout.slot(i).Intersect(here);
+    if (range.count == 0) continue;
+    const int64_t begin = range.begin - here.begin;
+    auto part = [&](const Tensor& of) { return of.Slice(begin, range.count); };
+    const Tensor parameter = parameters.Slice(piece.begin + begin, range.count);
+    adamw.weight_decay = layout.slots[i].decays ? options_.weight_decay : 0;
+    if (has_master()) adamw.low_precision_parameter = parameter;
+    TESSERA_RETURN_IF_ERROR(AdamW(part(piece.master),
+                                  gradients.Slice(piece.begin + begin, range.count),
+                                  part(piece.exp_avg), part(piece.exp_avg_sq), adamw, stream));
+    if (!has_master() && is_offloaded(unit)) {
+      TESSERA_RETURN_IF_ERROR(CopyMaster(part(piece.master), parameter, stream));
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status ZeroOptimizer::UpdateUnit(int unit, AdamWOptions adamw, Stream& stream) {
-  // Stage 0 updates whole parameters, so it needs whole gradients.
-  if (!is_sharded()) TESSERA_RETURN_IF_ERROR(store_.gradients().AllGather(unit, stream));
-  const Tensor& gradients =
-      is_sharded() ? store_.gradients().reduced(unit) : store_.gradients().flat(unit);
-  const UnitLayout& layout = store_.layout(unit);
-  const UnitState& state = states_[unit];
-  const ElementRange here = held(unit);
-  for (int i = 0; i < static_cast<int>(layout.slots.size()); ++i) {
-    const ElementRange range = layout.slot(i).Intersect(here);
-    if (range.count == 0) continue;
-    auto part = [&](const Tensor& of) { return of.Slice(range.begin - here.begin, range.count); };
-    adamw.weight_decay = layout.slots[i].decays ? options_.weight_decay : 0;
-    if (has_master()) adamw.low_precision_parameter = store_.parameters().Held(unit, range);
-    TESSERA_RETURN_IF_ERROR(AdamW(part(state.master), part(gradients), part(state.exp_avg),
-                                  part(state.exp_avg_sq), adamw, stream));
-  }
+absl::Status ZeroOptimizer::GatherParameters(int unit, Stream& stream) {
   if (!is_sharded() || store_.parameters().is_sharded(unit)) return absl::OkStatus();
-  return zero_group_.AllGather(store_.parameters().Held(unit, here),
-                               store_.parameters().tensor(unit), stream);
+  return zero_group_.AllGather(HeldParameters(unit), store_.parameters().tensor(unit), stream);
 }
 
 }  // namespace tessera

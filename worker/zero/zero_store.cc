@@ -17,18 +17,20 @@ ZeroOptions EffectiveOptions(ZeroOptions options, const Communicator* group) {
 }  // namespace
 
 ZeroStore::ZeroStore(std::vector<UnitSpec> specs, const ZeroOptions& options, Communicator* group,
-                     Device& device)
+                     Device& device, const UnitTiers& tiers)
     : specs_(std::move(specs)),
       options_(EffectiveOptions(options, group)),
-      parameters_(options_, group, queue_, device),
-      gradients_(options_, group, queue_, device),
+      tiers_(tiers),
+      parameters_(options_, tiers_.parameters, group, queue_, device),
+      gradients_(options_, tiers_.gradients, group, queue_, device),
       queue_(group) {}
 
 absl::StatusOr<std::unique_ptr<ZeroStore>> ZeroStore::Create(std::vector<UnitSpec> units,
                                                              const ZeroOptions& options,
                                                              Communicator* group, Device& device,
-                                                             Stream& stream) {
-  std::unique_ptr<ZeroStore> store(new ZeroStore(std::move(units), options, group, device));
+                                                             Stream& stream,
+                                                             const UnitTiers& tiers) {
+  std::unique_ptr<ZeroStore> store(new ZeroStore(std::move(units), options, group, device, tiers));
   for (const UnitSpec& spec : store->specs_) {
     const UnitLayout layout = MakeUnitLayout(spec, group == nullptr ? 1 : group->size());
     TESSERA_RETURN_IF_ERROR(store->parameters_.AddUnit(spec, layout, stream));

@@ -1,5 +1,6 @@
 // Weights and gradients of one rank: what the model asks for and what the optimizer updates. What
-// is sharded depends on the zero_stage (zero_options.h).
+// is sharded depends on the zero_stage (zero_options.h), what is on the device on the tiers
+// (worker/offload/unit_tiers.h).
 #ifndef TESSERA_WORKER_ZERO_ZERO_STORE_H_
 #define TESSERA_WORKER_ZERO_ZERO_STORE_H_
 
@@ -29,17 +30,18 @@ struct ParameterId {
   int index = 0;
 };
 
-// Owns the flat buffers; group and device outlive it. Used by one thread. All ranks of the group
-// ask for the same units in the same order. Whoever calls the group's collectives otherwise settles
-// the store first.
+// Owns the flat buffers; tiers, group and device outlive it. Used by one thread. All ranks of the
+// group ask for the same units in the same order. Whoever calls the group's collectives otherwise
+// settles the store first.
 class ZeroStore : public ParameterStore {
  public:
   // Buffers of all units; weights are 0. group: the zero group; null: none, for evaluating and
-  // generating. RESOURCE_EXHAUSTED from the arena; nothing is held on failure.
+  // generating. RESOURCE_EXHAUSTED from the arena or a tier; nothing is held on failure.
   static absl::StatusOr<std::unique_ptr<ZeroStore>> Create(std::vector<UnitSpec> units,
                                                            const ZeroOptions& options,
                                                            Communicator* group, Device& device,
-                                                           Stream& stream);
+                                                           Stream& stream,
+                                                           const UnitTiers& tiers = {});
 
   const std::vector<UnitSpec>& units() const override { return specs_; }
   absl::StatusOr<absl::Span<const Tensor>> AcquireParameters(int unit, Stream& stream) override;
@@ -52,6 +54,7 @@ class ZeroStore : public ParameterStore {
   absl::Status Settle() { return queue_.WaitForAll(); }
 
   const ZeroOptions& options() const { return options_; }
+  const UnitTiers& tiers() const { return tiers_; }
   const UnitLayout& layout(int unit) const { return layouts_[unit]; }
   ParameterShards& parameters() { return parameters_; }
   const ParameterShards& parameters() const { return parameters_; }
@@ -61,15 +64,17 @@ class ZeroStore : public ParameterStore {
   // NOT_FOUND: no parameter of this name.
   absl::StatusOr<ParameterId> Find(const std::string& name) const;
   // Elements of the local part of a parameter from `begin` on, set from fp32 values, as far as they
-  // are here. REQUIRES: in range.
+  // are here. REQUIRES: in range; of what is offloaded, between parameters().BeginUpdate and
+  // EndUpdate.
   absl::Status Write(ParameterId id, int64_t begin, absl::Span<const float> values, Stream& stream);
 
  private:
   ZeroStore(std::vector<UnitSpec> specs, const ZeroOptions& options, Communicator* group,
-            Device& device);
+            Device& device, const UnitTiers& tiers);
 
   const std::vector<UnitSpec> specs_;
   const ZeroOptions options_;
+  const UnitTiers tiers_;
   std::vector<UnitLayout> layouts_;
   ParameterShards parameters_;
   GradientShards gradients_;

@@ -169,7 +169,7 @@ TEST(ZeroStore, ReducesGradientsInEveryStageAlike) {
           Backward(rank, static_cast<float>(10 * (1 + r)));
           ASSERT_TRUE(rank.store->gradients().FinishReduction(*rank.stream).ok());
           for (int unit = 0; unit < 4; ++unit) {
-            EXPECT_EQ(rank.Read(rank.store->gradients().reduced(unit)),
+            EXPECT_EQ(rank.Read(*rank.store->gradients().AcquireReduced(unit, *rank.stream)),
                       std::vector<float>(kUnitElements / kRanks, 33));
           }
         }

@@ -1,0 +1,19 @@
+// The tiers of one worker below its device.
+#ifndef TESSERA_WORKER_OFFLOAD_WORKER_TIERS_H_
+#define TESSERA_WORKER_OFFLOAD_WORKER_TIERS_H_
+
+#include "kernels/device.h"
+#include "storage/tier_store.h"
+
+namespace tessera {
+
+// Owned by the worker; they outlive its jobs. Null: the worker has no such tier.
+struct WorkerTiers {
+  // The pool of host memory, as a CPU device whose arena bounds it.
+  Device* host = nullptr;
+  TierStore* nvme = nullptr;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_OFFLOAD_WORKER_TIERS_H_
