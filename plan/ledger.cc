@@ -7,6 +7,7 @@
 
 #include "plan/ledger_activations.h"
 #include "plan/ledger_bytes.h"
+#include "plan/ledger_offload.h"
 #include "plan/ledger_schedule.h"
 #include "plan/ledger_state.h"
 #include "plan/unit_buffers_replay.h"
@@ -42,7 +43,7 @@ LedgerRequest Effective(LedgerRequest request) {
 // All that is held from the first step to the last.
 LedgerBytes HeldBytes(const LedgerRequest& request, const std::vector<UnitSize>& units,
                       const std::vector<int>& micro_batches) {
-  LedgerBytes bytes = ModelStateBytes(request.job, units);
+  LedgerBytes bytes = ModelStateBytes(request.job, units, UnitOffloads(request, units));
   bytes.Add(StageBytes(request, micro_batches));
   if (request.samples) bytes.Add(SamplerBytes(request));
   return bytes;
@@ -60,23 +61,27 @@ RankLedger ToLedger(const LedgerBytes& bytes) {
   return ledger;
 }
 
-// Of gathered parameters and of whole gradients on their way to their reduction.
-BigSize LargestUnitBufferBytes(const LedgerRequest& request, const std::vector<UnitSize>& units) {
+// Of weights that are gathered or fetched, and of whole gradients on their way to their reduction.
+BigSize LargestUnitBufferBytes(const LedgerRequest& request, const std::vector<UnitSize>& units,
+                               const std::vector<UnitOffload>& offloads) {
   const TrafficRequest& job = request.job;
   BigSize largest = 0;
-  if (job.zero_stage < 2) return largest;
-  for (const UnitSize& unit : units) {
-    const BigSize elements = unit.padded_elements(job.mesh.dp * job.mesh.cp);
-    largest = std::max(largest, AllocatedBytes(elements * job.gradient_bytes));
-    if (!IsGathered(job, unit)) continue;
-    largest = std::max(largest, AllocatedBytes(elements * job.element_bytes));
+  for (size_t i = 0; i < units.size(); ++i) {
+    const BigSize elements = units[i].padded_elements(job.mesh.dp * job.mesh.cp);
+    if (job.zero_stage >= 2 || offloads[i].gradients) {
+      largest = std::max(largest, AllocatedBytes(elements * job.gradient_bytes));
+    }
+    if (IsGathered(job, units[i]) || offloads[i].parameters) {
+      largest = std::max(largest, AllocatedBytes(elements * job.element_bytes));
+    }
   }
   return largest;
 }
 
 // Whether memory depends on the order of actions, besides how many micro-batches are in flight.
 bool NeedsSchedule(const LedgerRequest& request) {
-  return request.job.zero_stage >= 2 ||
+  return request.job.zero_stage >= 2 || request.offload.gradients.is_on() ||
+         request.offload.parameters.is_on() ||
          request.schedule.schedule == PipelineSchedule::kInterleaved1f1b;
 }
 
@@ -95,11 +100,16 @@ RankLedger PredictFor(const LedgerRequest& request, const StageActions& actions)
   LedgerBytes bytes = HeldBytes(request, units, micro_batches);
   // These are held at different times.
   const BigSize timeline = request.traces ? TimelineBytes(request.schedule) : BigSize(0);
+  const std::vector<UnitOffload> offloads = UnitOffloads(request, units);
   bytes.AddTransient(kCommunication,
-                     std::max(timeline, PeakUnitBufferBytes(request, units, actions)));
+                     std::max({timeline, PeakUnitBufferBytes(request, units, actions),
+                               PeakUpdateBytes(request, units, offloads)}));
   bytes.AddTransient(kWorkspace, ConversionBytes(request, units));
   RankLedger ledger = ToLedger(bytes);
-  ledger.headroom_bytes = Bounded(LargestUnitBufferBytes(request, units));
+  ledger.headroom_bytes = Bounded(LargestUnitBufferBytes(request, units, offloads));
+  ledger.host_bytes = Bounded(HostStateBytes(request, units, offloads) +
+                              WaitingActivationBytes(request, micro_batches));
+  ledger.nvme_bytes = Bounded(NvmeBytes(request, units, offloads));
   return ledger;
 }
 

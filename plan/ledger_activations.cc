@@ -21,17 +21,31 @@ RecomputeKind RecomputeOf(const TrafficRequest& job, int layer) {
   return layer >= again.first && layer < again.end() ? job.recompute : RecomputeKind::kNone;
 }
 
-// A layer of one micro-batch in training.
+// A layer of one micro-batch in training, without its output.
 LedgerBytes LayerBytes(const PassSizes& pass, RecomputeKind recompute, bool weights_apart) {
-  LedgerBytes bytes = pass.Residual();  // its output
+  LedgerBytes bytes;
   if (recompute != RecomputeKind::kFull) bytes.Add(pass.InnerLayer());
   if (recompute == RecomputeKind::kNone) bytes.Add(pass.Attention());
   if (weights_apart) bytes.Add(pass.LayerGradients(/*is_kept=*/true));
   return bytes;
 }
 
-LedgerBytes MicroBatchBytes(const TrafficRequest& job, const PassSizes& pass,
+// Whether the output of a chunk's i-th layer waits in host memory: it is kept for the next layer's
+// recomputation alone.
+bool Waits(const LedgerRequest& request, const StageChunk& chunk, int i) {
+  return request.offload.activations && i + 1 < chunk.layers.count &&
+         RecomputeOf(request.job, chunk.layers.first + i + 1) == RecomputeKind::kFull;
+}
+
+int NumWaiting(const LedgerRequest& request, const StageChunk& chunk) {
+  int waiting = 0;
+  for (int i = 0; i < chunk.layers.count; ++i) waiting += Waits(request, chunk, i) ? 1 : 0;
+  return waiting;
+}
+
+LedgerBytes MicroBatchBytes(const LedgerRequest& request, const PassSizes& pass,
                             const StageChunk& chunk) {
+  const TrafficRequest& job = request.job;
   const bool weights_apart = job.schedule == PipelineSchedule::kZeroBubbleH1;
   const RecomputeKind recompute = job.recompute;
   const LayerRange& again = job.recompute_layers;
@@ -44,9 +58,26 @@ LedgerBytes MicroBatchBytes(const TrafficRequest& job, const PassSizes& pass,
   if (chunk.has_embedding) bytes.Add(pass.TokenIds());
   if (chunk.has_head) bytes.Add(pass.TokenIds());
   bytes.Add(pass.Residual(), 2);  // input, and the gradient that passes through the layers
+  bytes.Add(pass.Residual(), chunk.layers.count - NumWaiting(request, chunk));
   bytes.Add(LayerBytes(pass, RecomputeKind::kNone, weights_apart), chunk.layers.count - recomputed);
   bytes.Add(LayerBytes(pass, recompute, weights_apart), recomputed);
   return bytes;
+}
+
+// Outputs that wait pass through two tensors, which layers take in turn.
+LedgerBytes PassingBytes(const LedgerRequest& request, const PassSizes& pass) {
+  bool passes[2] = {};
+  for (const StageChunk& chunk : request.job.chunks) {
+    for (int i = 0; i < chunk.layers.count; ++i) passes[i % 2] |= Waits(request, chunk, i);
+  }
+  LedgerBytes bytes;
+  bytes.Add(pass.Residual(), (passes[0] ? 1 : 0) + (passes[1] ? 1 : 0));
+  return bytes;
+}
+
+PassSizes TrainingPass(const TrafficRequest& job) {
+  return PassSizes(job, job.micro_batch_size, job.sequence_length / job.mesh.cp,
+                   job.sequence_parallel && job.mesh.tp > 1);
 }
 
 // One set for all layers of the rank that recompute.
@@ -95,22 +126,31 @@ int64_t CacheRows(const TrafficRequest& job) {
 
 LedgerBytes StageBytes(const LedgerRequest& request, const std::vector<int>& micro_batches) {
   const TrafficRequest& job = request.job;
-  const bool shards_rows = job.sequence_parallel && job.mesh.tp > 1;
-  const int64_t time = job.sequence_length / job.mesh.cp;
-  const PassSizes pass(job, job.micro_batch_size, time, shards_rows);
+  const PassSizes pass = TrainingPass(job);
   LedgerBytes bytes = pass.LayerScratch(/*backward=*/true);
   if (job.schedule != PipelineSchedule::kZeroBubbleH1) {
     bytes.Add(pass.LayerGradients(/*is_kept=*/false));
   }
   if (HasHead(job)) bytes.Add(pass.Head());
-  if (shards_rows) bytes.Allocate(kWorkspace, pass.shard_rows * kPositionBytes);
+  if (pass.shards_rows) bytes.Allocate(kWorkspace, pass.shard_rows * kPositionBytes);
   if (job.mesh.cp > 1) bytes.Allocate(kWorkspace, pass.time * kPositionBytes);
   bytes.Add(ContextAttentionBytes(request, pass));
   bytes.Add(RecomputeBytes(job, pass));
+  bytes.Add(PassingBytes(request, pass));
   for (int chunk = 0; chunk < static_cast<int>(job.chunks.size()); ++chunk) {
-    bytes.Add(MicroBatchBytes(job, pass, job.chunks[chunk]), micro_batches[chunk]);
+    bytes.Add(MicroBatchBytes(request, pass, job.chunks[chunk]), micro_batches[chunk]);
   }
   if (job.mesh.pp > 1) bytes.Add(pass.Residual(kCommunication), kSendBuffers);
+  return bytes;
+}
+
+BigSize WaitingActivationBytes(const LedgerRequest& request,
+                               const std::vector<int>& micro_batches) {
+  const BigSize one = TrainingPass(request.job).Residual().of(kActivations);
+  BigSize bytes = 0;
+  for (size_t chunk = 0; chunk < request.job.chunks.size(); ++chunk) {
+    bytes += one * NumWaiting(request, request.job.chunks[chunk]) * micro_batches[chunk];
+  }
   return bytes;
 }
 

@@ -17,18 +17,24 @@ constexpr int64_t kPieceElements = 1 << 20;
 int ZeroGroupSize(const TrafficRequest& job) { return job.mesh.dp * job.mesh.cp; }
 bool IsSharedRows(const TrafficRequest& job) { return job.sequence_parallel && job.mesh.tp > 1; }
 
-void AddUnit(const TrafficRequest& job, const UnitSize& unit, LedgerBytes& bytes) {
+void AddUnit(const TrafficRequest& job, const UnitSize& unit, const UnitOffload& offload,
+             LedgerBytes& bytes) {
   const Size whole = unit.padded_elements(ZeroGroupSize(job));
   const Size shard = unit.shard_elements(ZeroGroupSize(job));
-  bytes.Allocate(kParameters, (IsGathered(job, unit) ? shard : whole) * job.element_bytes);
+  if (!offload.parameters) {
+    bytes.Allocate(kParameters, HeldParameterElements(job, unit) * job.element_bytes);
+  }
   // Sums over several reductions have a place of their own.
   const bool accumulates =
       job.gradient_reduction == GradientReduction::kPerMicroBatch && job.micro_batches > 1;
-  if (job.zero_stage < 2) bytes.Allocate(kGradients, whole * job.gradient_bytes);
-  if (job.zero_stage >= 2 || accumulates) bytes.Allocate(kGradients, shard * job.gradient_bytes);
+  if (!offload.gradients) {
+    if (job.zero_stage < 2) bytes.Allocate(kGradients, whole * job.gradient_bytes);
+    if (job.zero_stage >= 2 || accumulates) bytes.Allocate(kGradients, shard * job.gradient_bytes);
+  }
+  if (offload.optimizer) return;
   const Size arrays = job.element_bytes == kFp32Bytes ? 2 : 3;
   bytes.Allocate(kOptimizer,
-                 StateStrideElements(job.zero_stage > 0 ? shard : whole) * arrays * kFp32Bytes);
+                 StateStrideElements(HeldStateElements(job, unit)) * arrays * kFp32Bytes);
 }
 
 // Where the parameters are in a unit, as worker/model/units.h has them.
@@ -119,12 +125,13 @@ Size LargestWrite(const TrafficRequest& job, const UnitSize& unit) {
 
 }  // namespace
 
-LedgerBytes ModelStateBytes(const TrafficRequest& job, const std::vector<UnitSize>& units) {
+LedgerBytes ModelStateBytes(const TrafficRequest& job, const std::vector<UnitSize>& units,
+                            const std::vector<UnitOffload>& offloads) {
   LedgerBytes bytes;
   Size norms = 1;  // one for their sum
-  for (const UnitSize& unit : units) {
-    AddUnit(job, unit, bytes);
-    norms += unit.parameters.size();
+  for (size_t i = 0; i < units.size(); ++i) {
+    AddUnit(job, units[i], offloads[i], bytes);
+    norms += units[i].parameters.size();
   }
   bytes.Allocate(kWorkspace, norms * kFp32Bytes);
   bytes.Allocate(kCommunication, SharedGradientElements(job, units) * job.gradient_bytes);

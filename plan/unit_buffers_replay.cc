@@ -161,7 +161,10 @@ void ModelReplay::BackwardWeight(const ChunkUnits& chunk) {
 
 BigSize PeakUnitBufferBytes(const LedgerRequest& request, const std::vector<UnitSize>& units,
                             const StageActions& actions) {
-  if (request.job.zero_stage < 2) return 0;
+  const OffloadOptions& offload = request.offload;
+  if (request.job.zero_stage < 2 && !offload.gradients.is_on() && !offload.parameters.is_on()) {
+    return 0;
+  }
   UnitBuffers buffers(request, units, ShortenedSchedule(request.schedule).micro_batches);
   ModelReplay model(request, units, buffers);
   for (const Action& action : actions) model.Compute(action);

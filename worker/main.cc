@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/debugging/failure_signal_handler.h"
@@ -37,6 +38,17 @@ ABSL_FLAG(std::string, export_root, "",
 ABSL_FLAG(int, keep_weights, 4,
           "Jobs whose final weights are kept in the state folder, to generate from; 0: none.");
 ABSL_FLAG(std::string, device_memory, "1GiB", "Capacity of the device's arena.");
+ABSL_FLAG(std::string, host_memory, "1GiB",
+          "Capacity of the pool of host memory for offloaded state; 0: none.");
+ABSL_FLAG(bool, require_pinned, false,
+          "Fail where the system does not allow host memory to be page-locked, instead of a "
+          "warning.");
+ABSL_FLAG(
+    std::string, nvme_dir, "",
+    "Folder on a local disk, of this worker alone, for offloaded and suspended state; made if "
+    "absent. Default: nvme in the state folder.");
+ABSL_FLAG(std::string, nvme_reserve, "256MiB",
+          "Space on the disk of --nvme-dir that is left free.");
 ABSL_FLAG(int, threads, 1, "Threads that one operation may use.");
 ABSL_FLAG(std::string, shared_memory_dir, "",
           "Folder where the workers of this host meet to share memory; the same for all of them. "
@@ -122,11 +134,30 @@ int Main() {
   absl::Status locked = LockFolder(state_dir, "--state-dir");
   if (!locked.ok()) return Fail(kExitState, locked);
 
+  TierHolderOptions tier_options;
+  tier_options.worker = WorkerName(absl::GetFlag(FLAGS_name));
+  tier_options.num_threads = absl::GetFlag(FLAGS_threads);
+  tier_options.requires_pinned = absl::GetFlag(FLAGS_require_pinned);
+  tier_options.nvme_dir = absl::GetFlag(FLAGS_nvme_dir).empty() ? absl::StrCat(state_dir, "/nvme")
+                                                                : absl::GetFlag(FLAGS_nvme_dir);
+  for (const auto& [text, flag, bytes] :
+       {std::tuple{absl::GetFlag(FLAGS_host_memory), "--host-memory",
+                   &tier_options.host_memory_bytes},
+        std::tuple{absl::GetFlag(FLAGS_nvme_reserve), "--nvme-reserve",
+                   &tier_options.nvme_reserve_bytes}}) {
+    if (text == "0") continue;
+    absl::StatusOr<int64_t> parsed = ParseBytes(text, flag);
+    if (!parsed.ok()) return Fail(kExitUsage, parsed.status());
+    *bytes = *parsed;
+  }
+
   Logger log("worker", *level, *format);
   const std::string worker = WorkerName(absl::GetFlag(FLAGS_name));
   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
       CpuDevice::Create(absl::StrCat(worker, " cpu:0"), *memory, absl::GetFlag(FLAGS_threads));
   if (!device.ok()) return Fail(kExitUsage, device.status());
+  absl::StatusOr<std::unique_ptr<TierHolder>> tiers = TierHolder::Create(tier_options, &log);
+  if (!tiers.ok()) return Fail(kExitState, tiers.status());
   CpuTransportOptions transport_options;
   transport_options.socket_dir = SharedMemoryDir();
   transport_options.tcp_ip = absl::GetFlag(FLAGS_data_interface);
@@ -152,8 +183,8 @@ int Main() {
                                       : absl::GetFlag(FLAGS_export_root);
   SetupGate gate;
   KeptWeights kept_weights(absl::StrCat(state_dir, "/weights"), absl::GetFlag(FLAGS_keep_weights));
-  const WorkerContext context = {worker,           data_root, export_root,  device->get(),
-                                 transport->get(), &gate,     &kept_weights};
+  const WorkerContext context = {worker,           data_root, export_root,   device->get(),
+                                 transport->get(), &gate,     &kept_weights, tiers->get()};
   JobRunner runner(context, &log, send);
   GenerationRunner generations(context, &runner, send);
   DataChecker checker(data_root, send);
@@ -175,6 +206,9 @@ int Main() {
     info.set_pid(getpid());
     info.set_version(kVersion);
     info.set_threads((*device)->num_threads());
+    info.set_host_memory_bytes(tier_options.host_memory_bytes);
+    info.set_host_memory_pinned((*tiers)->is_pinned());
+    for (v1::SavedState& saved : (*tiers)->Saved()) *request.add_saved() = std::move(saved);
     if (std::optional<v1::RunningJob> running = runner.Running()) {
       *request.mutable_running() = *running;
     }
@@ -188,6 +222,7 @@ int Main() {
     }
     v1::Heartbeat heartbeat;
     heartbeat.set_device_memory_used_bytes((*device)->arena().usage().current_bytes);
+    (*tiers)->AddToHeartbeat(heartbeat);
     if (std::optional<v1::PendingCollective> pending = runner.Pending()) {
       *heartbeat.mutable_pending() = *pending;
     }
@@ -196,6 +231,8 @@ int Main() {
   callbacks.handle = [&](const v1::CoordinatorMessage& message) {
     if (message.has_run()) runner.HandleRun(message.run());
     if (message.has_abort()) runner.HandleAbort(message.abort());
+    if (message.has_suspend()) runner.HandleSuspend(message.suspend());
+    if (message.has_discard_state()) runner.HandleDiscardState(message.discard_state());
     if (message.has_job_ended_ack()) runner.HandleJobEndedAck(message.job_ended_ack());
     if (message.has_run_generation()) generations.HandleRun(message.run_generation());
     if (message.has_cancel_generation()) generations.HandleCancel(message.cancel_generation());

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -83,6 +84,16 @@ CpuDevice::CpuDevice(std::string name, int memfd, void* base, int64_t mapped_byt
       mapped_bytes_(mapped_bytes),
       num_threads_(num_threads),
       arena_(name_, mapped_bytes) {}
+
+absl::Status CpuDevice::LockPages() {
+  if (mlock2(base_, mapped_bytes_, MLOCK_ONFAULT) == 0) return absl::OkStatus();
+  const int error = errno;
+  rlimit limit = {};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(name_, ": locking ", mapped_bytes_, " bytes of pages: ", strerror(error),
+                   "; the limit is ", limit.rlim_cur, " bytes (ulimit -l)"));
+}
 
 CpuDevice::~CpuDevice() {
   munmap(base_, mapped_bytes_);

@@ -35,6 +35,10 @@ class CpuDevice : public Device {
   absl::Status Copy(const Tensor& from, const Tensor& to, Stream& stream) override;
   absl::Status SetZero(const Tensor& tensor, Stream& stream) override;
 
+  // Locks the pages, as they come, into the system's memory. RESOURCE_EXHAUSTED: the system's limit
+  // forbids it (ulimit -l).
+  absl::Status LockPages();
+
   int num_threads() const { return num_threads_; }
   // The arena's memory as a file descriptor, for peers to map; stays owned by the device.
   int memfd() const { return memfd_; }

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "tests/parity/mesh_cases.h"
 #include "tests/parity/parity_harness.h"
+#include "worker/trainer/ledger_request.h"
+#include "worker/trainer/training_config.h"
 
 namespace tessera {
 namespace {
@@ -212,6 +214,35 @@ ParityRun Joined(const ParityRun& before, ParityRun after) {
   return after;
 }
 
+// What the ledger predicts of every rank, on the device and outside of it, is what was measured; but
+// for workspace, of which it is a bound below fp32.
+void ExpectLedger(const v1::TrainingJobSpec& spec, const ParityRun& run) {
+  for (int rank = 0; rank < static_cast<int>(run.usages.size()); ++rank) {
+    SCOPED_TRACE(absl::StrCat("global_rank ", rank));
+    const plan::Coordinates at = plan::CoordinatesOf(MeshOf(spec), rank);
+    v1::MeshCoordinates coordinates;
+    coordinates.set_global_rank(rank);
+    coordinates.set_dp_rank(at.dp_rank);
+    coordinates.set_cp_rank(at.cp_rank);
+    coordinates.set_pp_rank(at.pp_rank);
+    coordinates.set_tp_rank(at.tp_rank);
+    const auto config = MakeTrainingConfig(spec, coordinates);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const plan::RankLedger ledger = plan::PredictLedger(MakeLedgerRequest(*config, 1));
+    for (const plan::LedgerCategory category : plan::kLedgerCategories) {
+      const int64_t measured =
+          run.usages[rank].category[static_cast<size_t>(category)].peak_bytes;
+      if (category == plan::LedgerCategory::kWorkspace) {
+        EXPECT_GE(ledger.of(category), measured) << plan::LedgerCategoryName(category);
+      } else {
+        EXPECT_EQ(ledger.of(category), measured) << plan::LedgerCategoryName(category);
+      }
+    }
+    EXPECT_EQ(ledger.host_bytes, run.host_usages[rank].peak_bytes);
+    EXPECT_EQ(ledger.nvme_bytes, run.peaks_nvme_bytes[rank]);
+  }
+}
+
 class OffloadParity : public testing::TestWithParam<OffloadCase> {
  protected:
   const OffloadCase& row() const { return GetParam(); }
@@ -230,6 +261,7 @@ TEST_P(OffloadParity, ChangesNoBit) {
   const auto offloaded = TrainInProcess(OffloadedSpecOf(row()), data_, options_);
   ASSERT_TRUE(offloaded.ok()) << offloaded.status();
   ExpectSameBits(*plain, *offloaded);
+  ExpectLedger(OffloadedSpecOf(row()), *offloaded);
   const StepResult& last = offloaded->steps.back();
   EXPECT_GT(last.host.read_bytes + last.nvme.read_bytes, 0);
   EXPECT_EQ(row().optimizer.tier == kNvme, last.nvme.written_bytes > 0);

@@ -136,6 +136,7 @@ absl::Status Transformer::ForwardLayers(TransformerActivations& activations,
     TESSERA_RETURN_IF_ERROR(
         block_.Forward(context, LayerInput(activations, i), BlockTensors::FromUnit(config_, layer),
                        activations.layers[i], cached ? &*cached : nullptr, stream));
+    TESSERA_RETURN_IF_ERROR(activations.StoreOutput(i, stream));
     TESSERA_RETURN_IF_ERROR(store_.ReleaseParameters(unit, stream));
   }
   return absl::OkStatus();
@@ -188,6 +189,7 @@ absl::Status Transformer::BackwardLayer(int layer, TransformerActivations& activ
   TESSERA_RETURN_IF_ERROR(PrefetchLayersBackFrom(layer - 1, stream));
   TESSERA_ASSIGN_OR_RETURN(absl::Span<const Tensor> gradients,
                            store_.AcquireGradients(unit, stream));
+  if (layer > 0) TESSERA_RETURN_IF_ERROR(activations.FetchOutput(layer - 1, stream));
   const BlockContext context{scratch.shape, scratch.block, tp_};
   const BlockTensors parameters = BlockTensors::FromUnit(config_, unit_parameters);
   TESSERA_RETURN_IF_ERROR(block_.Restore(activations.recompute.of(chunk_.first_layer + layer),
@@ -212,6 +214,7 @@ absl::Status Transformer::BackwardWeight(TransformerActivations& activations,
                              store_.AcquireGradients(unit, stream));
     if (what != Recompute::kNone) {
       // What other layers and micro-batches have written since.
+      if (i > 0) TESSERA_RETURN_IF_ERROR(activations.FetchOutput(i - 1, stream));
       TESSERA_ASSIGN_OR_RETURN(absl::Span<const Tensor> parameters,
                                store_.AcquireParameters(unit, stream));
       TESSERA_RETURN_IF_ERROR(block_.Restore(what, context, LayerInput(activations, i),

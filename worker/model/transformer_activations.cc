@@ -110,7 +110,31 @@ absl::StatusOr<TransformerActivations> TransformerActivations::Create(
   }
   TESSERA_RETURN_IF_ERROR(scratch.buffers.status());
   TESSERA_RETURN_IF_ERROR(a.buffers.status());
+  TESSERA_RETURN_IF_ERROR(a.host_buffers_.status());
   return a;
+}
+
+bool TransformerActivations::Waits(const ModelChunk& chunk, const ActivationOptions& options,
+                                   int64_t layer) const {
+  return options.backward && room_.host != nullptr && layer + 1 < chunk.layers &&
+         recompute.of(chunk.first_layer + layer + 1) == Recompute::kFull;
+}
+
+absl::Status TransformerActivations::StoreOutput(int layer, Stream& stream) const {
+  if (waiting.empty() || waiting[layer].is_null()) return absl::OkStatus();
+  const Tensor& output = layers[layer].output;
+  TESSERA_RETURN_IF_ERROR(stream.device().CopyOut(
+      output, reinterpret_cast<void*>(waiting[layer].address()), output.size_bytes(), stream));
+  room_.on_copy(output.size_bytes(), /*to_host=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status TransformerActivations::FetchOutput(int layer, Stream& stream) const {
+  if (waiting.empty() || waiting[layer].is_null()) return absl::OkStatus();
+  const Tensor& output = layers[layer].output;
+  room_.on_copy(output.size_bytes(), /*to_host=*/false);
+  return stream.device().CopyIn(reinterpret_cast<const void*>(waiting[layer].address()),
+                                output.size_bytes(), output, stream);
 }
 
 void TransformerActivations::AddLayers(const ModelConfig& local, const ModelChunk& chunk,
@@ -137,8 +161,16 @@ void TransformerActivations::AddLayers(const ModelConfig& local, const ModelChun
     layer.attention = what == Recompute::kNone
                           ? AttentionActivations::Create(scratch.shape, buffers)
                           : *scratch.shared_attention;
-    layer.output =
-        options.backward || i < 2 ? buffers.New(shape, "residual after mlp") : outputs[i % 2];
+    if (Waits(chunk, options, i)) {
+      waiting.resize(chunk.layers);
+      waiting[i] = host_buffers_.New(shape, "residual that waits");
+      Tensor& passing = scratch.passing[i % 2];
+      if (passing.is_null()) passing = scratch.buffers.New(shape, "residual on its way");
+      layer.output = passing;
+    } else {
+      layer.output =
+          options.backward || i < 2 ? buffers.New(shape, "residual after mlp") : outputs[i % 2];
+    }
     outputs[i % 2] = layer.output;
     layers.push_back(layer);
     if (!options.backward || !options.weights_apart) continue;

@@ -6,10 +6,12 @@
 #define TESSERA_WORKER_MODEL_TRANSFORMER_ACTIVATIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
@@ -36,6 +38,13 @@ struct RecomputePlan {
   }
 };
 
+// Host memory in which inputs of layers wait for their recomputation in backward.
+struct WaitingRoom {
+  Device* host = nullptr;  // a CPU device; null: they stay where they are
+  // Told what moves: bytes to the host, or back from it.
+  std::function<void(int64_t size_bytes, bool to_host)> on_copy;
+};
+
 struct ActivationOptions {
   int64_t batch = 0;  // B
   int64_t time = 0;   // T
@@ -45,6 +54,7 @@ struct ActivationOptions {
   bool weights_apart = false;
   DType dtype = DType::kFloat32;  // the store's
   RecomputePlan recompute;
+  WaitingRoom waiting;
   int64_t cached = 0;  // rows of the cache that Transformer::Decode will be called with
   // Of the T tokens in their sequence; empty: 0 .. T-1.
   std::vector<int32_t> positions;
@@ -68,6 +78,9 @@ struct TransformerScratch {
   BlockScratch block;
   HeadActivations head;
   Tensor row_positions;  // int32, of the R rows; null: t
+  // Outputs of layers that wait on the host pass through these, in turn; made by the first that
+  // does.
+  Tensor passing[2];
   // Of layers that recompute; made by the first that does.
   std::optional<AttentionActivations> shared_attention;
   std::optional<BlockActivations> shared_inner;
@@ -103,14 +116,30 @@ struct TransformerActivations {
   // has the head; after it the gradient of input. Null without backward.
   Tensor d_residual;
 
+  // Of each layer's output, its place on the host; null: it is kept on the device. Empty: all are.
+  std::vector<Tensor> waiting;
+
   // (R, C)
   const Tensor& output() const { return layers.back().output; }
+  // The layer's output goes to the host, until FetchOutput brings it back to layers[layer].output.
+  // Nothing where it is kept on the device.
+  absl::Status StoreOutput(int layer, Stream& stream) const;
+  absl::Status FetchOutput(int layer, Stream& stream) const;
 
  private:
   TransformerActivations(const ActivationOptions& options, Device& device)
-      : recompute(options.recompute), buffers(device, options.dtype) {}
+      : recompute(options.recompute),
+        buffers(device, options.dtype),
+        room_(options.waiting),
+        host_buffers_(options.waiting.host != nullptr ? *options.waiting.host : device,
+                      options.dtype) {}
+  // Whether layer's output is kept for the recomputation of the next one alone.
+  bool Waits(const ModelChunk& chunk, const ActivationOptions& options, int64_t layer) const;
   void AddLayers(const ModelConfig& local, const ModelChunk& chunk,
                  const ActivationOptions& options, TransformerScratch& scratch);
+
+  WaitingRoom room_;
+  ActivationBuffers host_buffers_;
 };
 
 }  // namespace tessera

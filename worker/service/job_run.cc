@@ -59,6 +59,10 @@ void JobRun::Run() {
     closing.swap(communicators_);
   }
   closing.clear();
+  if (context_.tiers != nullptr) {
+    std::optional<v1::SavedState> saved = context_.tiers->SavedOf(assignment_.job_uid());
+    if (saved.has_value()) *ended.mutable_saved() = *std::move(saved);
+  }
   *ended.mutable_status() = ToProto(status);
   Report(std::move(message));
 }
@@ -67,9 +71,11 @@ absl::Status JobRun::Execute(v1::JobEnded& ended) {
   absl::StatusOr<JobData> data =
       OpenJobData(assignment_.spec(), context_.data_root, [this] { return CheckStop(); });
   if (!data.ok()) return data.status();
-  absl::StatusOr<std::unique_ptr<WeightReader>> weights =
-      OpenInitialWeights(assignment_.spec(), context_.data_root);
-  if (!weights.ok()) return weights.status();
+  absl::StatusOr<std::unique_ptr<WeightReader>> weights = nullptr;
+  if (!assignment_.has_resume_step()) {
+    weights = OpenInitialWeights(assignment_.spec(), context_.data_root);
+    if (!weights.ok()) return weights.status();
+  }
   const bool is_first = assignment_.coordinates().global_rank() == 0;
   absl::Status status =
       is_first && assignment_.spec().has_export_() ? CheckExportFolder() : absl::OkStatus();
@@ -78,40 +84,56 @@ absl::Status JobRun::Execute(v1::JobEnded& ended) {
 
   const MeshGroups groups{communicators_[0].get(), communicators_[1].get(), communicators_[2].get(),
                           communicators_[3].get(), communicators_[4].get()};
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer;
-  {
-    const SetupGateClosure closure(*context_.gate);
-    context_.device->arena().ResetPeaks();
-    const v1::TrainingJobSpec& spec = assignment_.spec();
-    trainer =
-        Trainer::Create(spec.has_verification() ? VerifiedSpec(spec) : spec,
-                        assignment_.coordinates(), groups, *data, weights->get(), *context_.device);
-  }
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer = CreateTrainer(groups, *data, weights->get());
   if (!trainer.ok()) return AbortGroups(trainer.status());
   momentary_bytes_ = (*trainer)->momentary_bytes();
   weights->reset();  // its files need not stay mapped
+  ReportFormed(**trainer);
 
-  v1::WorkerMessage formed;
-  formed.mutable_groups_formed()->set_job_uid(assignment_.job_uid());
-  formed.mutable_groups_formed()->set_epoch(assignment_.epoch());
-  for (const ShardInfo& shard : (*trainer)->shards()) {
-    v1::ShardPlacement& placement = *formed.mutable_groups_formed()->add_shards();
-    placement.set_unit(shard.unit);
-    placement.set_kind(shard.kind);
-    placement.set_offset_elements(shard.offset_elements);
-    placement.set_size_elements(shard.size_elements);
-    placement.set_size_bytes(shard.size_bytes);
-    placement.set_tier("device");
-  }
-  Report(std::move(formed));
-
+  unreported_ = trainer->get();
   status = (*trainer)->Run(*this);
-  if (status.ok()) {
+  if (status.ok() && (*trainer)->suspended_step().has_value()) {
+    ended.set_suspended_step(*(*trainer)->suspended_step());
+  } else if (status.ok()) {
     status = assignment_.spec().has_verification() ? Verify(*std::move(trainer), *data, ended)
                                                    : Finish(**trainer, ended);
   }
   ServeWeights(0, nullptr);
   return status.ok() ? status : AbortGroups(status);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> JobRun::CreateTrainer(const MeshGroups& groups,
+                                                               const JobData& data,
+                                                               const WeightReader* weights) {
+  const SetupGateClosure closure(*context_.gate);
+  context_.device->arena().ResetPeaks();
+  StateOptions state;
+  state.job_uid = assignment_.job_uid();
+  if (context_.tiers != nullptr) {
+    state.tiers = context_.tiers->tiers();
+    if (state.tiers.host != nullptr) state.tiers.host->arena().ResetPeaks();
+  }
+  if (assignment_.has_resume_step()) state.resume_step = assignment_.resume_step();
+  const v1::TrainingJobSpec& spec = assignment_.spec();
+  return Trainer::Create(spec.has_verification() ? VerifiedSpec(spec) : spec,
+                         assignment_.coordinates(), groups, data, weights, *context_.device, state);
+}
+
+void JobRun::ReportFormed(const Trainer& trainer) const {
+  v1::WorkerMessage message;
+  v1::GroupsFormed& formed = *message.mutable_groups_formed();
+  formed.set_job_uid(assignment_.job_uid());
+  formed.set_epoch(assignment_.epoch());
+  for (const ShardInfo& shard : trainer.shards()) {
+    v1::ShardPlacement& placement = *formed.add_shards();
+    placement.set_unit(shard.unit);
+    placement.set_kind(shard.kind);
+    placement.set_offset_elements(shard.offset_elements);
+    placement.set_size_elements(shard.size_elements);
+    placement.set_size_bytes(shard.size_bytes);
+    placement.set_tier(plan::TierName(shard.tier));
+  }
+  Report(std::move(message));
 }
 
 absl::Status JobRun::Finish(Trainer& trainer, v1::JobEnded& ended) {
@@ -342,7 +364,7 @@ absl::Status JobRun::CheckStop() {
   return abort_reason_;
 }
 
-void JobRun::ReportMemory() const {
+void JobRun::ReportMemory(const Trainer& trainer) const {
   const ArenaUsage usage = context_.device->arena().usage();
   auto peak = [&](MemoryCategory category) {
     return usage.category[static_cast<size_t>(category)].peak_bytes;
@@ -359,11 +381,42 @@ void JobRun::ReportMemory() const {
   memory.set_communication_bytes(peak(MemoryCategory::kCommunication));
   memory.set_workspace_bytes(peak(MemoryCategory::kWorkspace));
   memory.set_total_bytes(usage.peak_bytes);
+  const int64_t nvme_bytes = trainer.peak_nvme_bytes();
+  Device* host = context_.tiers == nullptr ? nullptr : context_.tiers->tiers().host;
+  const int64_t host_bytes = host == nullptr ? 0 : host->arena().usage().peak_bytes;
+  if (host_bytes > 0 || nvme_bytes > 0) {
+    report.mutable_peak_tiers()->set_host_bytes(host_bytes);
+    report.mutable_peak_tiers()->set_nvme_bytes(nvme_bytes);
+  }
   Report(std::move(message));
 }
 
+void JobRun::OnSuspendFailed(const absl::Status& status) {
+  v1::WorkerMessage message;
+  message.mutable_suspend_failed()->set_job_uid(assignment_.job_uid());
+  message.mutable_suspend_failed()->set_epoch(assignment_.epoch());
+  *message.mutable_suspend_failed()->mutable_status() = ToProto(status);
+  Report(std::move(message));
+}
+
+namespace {
+
+void AddTier(plan::Tier tier, const TierCounts& counts, v1::StepReport& report) {
+  if (counts.read_bytes == 0 && counts.written_bytes == 0) return;
+  v1::TierTraffic& traffic = *report.add_tier_traffic();
+  traffic.set_tier(plan::TierName(tier));
+  traffic.set_read_bytes(counts.read_bytes);
+  traffic.set_written_bytes(counts.written_bytes);
+  traffic.set_late_reads(counts.late_reads);
+}
+
+}  // namespace
+
 void JobRun::OnStep(const StepResult& result) {
-  if (result.step == 1 && !is_reference_) ReportMemory();
+  if (context_.tiers != nullptr) context_.tiers->Count(result.host, result.nvme);
+  if (result.step > 0 && unreported_ != nullptr) {
+    ReportMemory(*std::exchange(unreported_, nullptr));
+  }
   if (assignment_.coordinates().global_rank() != 0) return;
   if (assignment_.spec().has_verification() && result.step > 0) verified_steps_.push_back(result);
   if (is_reference_) return;  // those of the layout are told
@@ -388,6 +441,16 @@ void JobRun::OnStep(const StepResult& result) {
     traffic.set_bytes(line.bytes);
     traffic.set_predicted_calls(line.predicted_calls);
     traffic.set_predicted_bytes(line.predicted_bytes);
+  }
+  AddTier(plan::Tier::kHost, result.host, report);
+  AddTier(plan::Tier::kNvme, result.nvme, report);
+  if (result.step > 0) {
+    v1::StepTime& time = *report.mutable_step_time();
+    time.set_seconds(result.seconds);
+    for (const TrafficLine& line : result.traffic) {
+      time.set_communication_seconds(time.communication_seconds() + line.wait_seconds);
+    }
+    time.set_tier_wait_seconds(result.host.wait_seconds + result.nvme.wait_seconds);
   }
   Report(std::move(message));
 }

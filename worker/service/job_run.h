@@ -21,6 +21,7 @@
 #include "worker/data/token_source.h"
 #include "worker/service/kept_weights.h"
 #include "worker/service/setup_gate.h"
+#include "worker/service/tier_holder.h"
 #include "worker/trainer/trainer.h"
 #include "worker/trainer/verification.h"
 
@@ -35,6 +36,7 @@ struct WorkerContext {
   Transport* transport = nullptr;
   SetupGate* gate = nullptr;            // closed while a job takes its memory
   KeptWeights* kept_weights = nullptr;  // where the final weights go
+  TierHolder* tiers = nullptr;          // null: the worker has none
 };
 
 // Gets the weights after `step` whole steps; nothing else happens to the trainer meanwhile.
@@ -44,8 +46,8 @@ using WeightsCallback = std::function<absl::Status(int64_t step, const Trainer& 
 // device memory is given back before `report` gets JobEnded. Thread-safe.
 class JobRun : private TrainingObserver {
  public:
-  // report gets GroupsFormed, MemoryReport (after the first step), StepReport (global_rank 0 only)
-  // and, last, JobEnded, on the run's thread.
+  // report gets GroupsFormed, MemoryReport (after the first step), StepReport (global_rank 0 only),
+  // SuspendFailed and, last, JobEnded, on the run's thread.
   JobRun(const WorkerContext& context, v1::RankAssignment assignment,
          std::function<void(v1::WorkerMessage)> report);
   ~JobRun() override;
@@ -53,6 +55,9 @@ class JobRun : private TrainingObserver {
   const v1::RankAssignment& assignment() const { return assignment_; }
   // Ends joins, collectives and the next micro-batch with `reason`. The first reason stays.
   void Abort(const absl::Status& reason);
+  // The run ends after the step in progress, its state saved to the nvme tier, once all ranks have
+  // been told.
+  void Suspend() { wants_suspend_ = true; }
   // The collective that is waited for now.
   std::optional<v1::PendingCollective> Pending() const;
   // Calls callback once on the run's thread, before its next step, and returns its result when it
@@ -73,6 +78,10 @@ class JobRun : private TrainingObserver {
 
   void Run();
   absl::Status Execute(v1::JobEnded& ended);
+  absl::StatusOr<std::unique_ptr<Trainer>> CreateTrainer(const MeshGroups& groups,
+                                                         const JobData& data,
+                                                         const WeightReader* weights);
+  void ReportFormed(const Trainer& trainer) const;
   // After training: what the spec asks for, and what is kept of the weights, by rank 0; the others
   // help.
   absl::Status Finish(Trainer& trainer, v1::JobEnded& ended);
@@ -93,12 +102,14 @@ class JobRun : private TrainingObserver {
   std::optional<v1::PendingCollective> PendingLocked() const;
   void Report(v1::WorkerMessage message) const { report_(std::move(message)); }
   // Peaks of the device's arena since the job began to take its memory.
-  void ReportMemory() const;
+  void ReportMemory(const Trainer& trainer) const;
 
   absl::Status CheckStop() override;
   void OnStep(const StepResult& result) override;
   void OnStepBegin(int64_t step) override;
   bool WantsWeights() override;
+  bool WantsSuspend() override { return wants_suspend_.exchange(false); }
+  void OnSuspendFailed(const absl::Status& status) override;
   void OnWeights(int64_t step, const Trainer& trainer) override;
   absl::Status OnTimeline(const plan::Timeline& timeline) override;
 
@@ -108,12 +119,14 @@ class JobRun : private TrainingObserver {
   std::atomic<int64_t> step_{0};
   std::atomic<int64_t> momentary_bytes_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> wants_suspend_{false};
   mutable std::mutex mutex_;
   absl::Status abort_reason_;                                 // guarded by mutex_
   std::optional<v1::PendingCollective> pending_at_abort_;     // guarded by mutex_
   std::vector<std::unique_ptr<Communicator>> communicators_;  // grows under mutex_
   std::vector<StepResult> verified_steps_;                    // of the run's thread
   bool is_reference_ = false;                                 // of the run's thread
+  const Trainer* unreported_ = nullptr;  // of which no memory was reported; of the run's thread
   std::condition_variable weights_changed_;
   std::deque<WeightsRead*> weights_reads_;  // guarded by mutex_
   bool training_ended_ = false;             // guarded by mutex_

@@ -109,6 +109,28 @@ void JobRunner::HandleAbort(const v1::AbortJob& abort) {
   run_->Abort(absl::AbortedError(abort.reason()));
 }
 
+void JobRunner::HandleSuspend(const v1::SuspendJob& suspend) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (run_ == nullptr || run_->assignment().job_uid() != suspend.job_uid() ||
+      run_->assignment().epoch() != suspend.epoch()) {
+    return;
+  }
+  if (ended_.has_value()) {
+    send_(*ended_);
+    return;
+  }
+  log_->Info("job to be suspended", {{"job", run_->assignment().job()}});
+  run_->Suspend();
+}
+
+void JobRunner::HandleDiscardState(const v1::DiscardState& discard) {
+  if (context_.tiers == nullptr) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const bool is_running =
+      run_ != nullptr && !ended_.has_value() && run_->assignment().job_uid() == discard.job_uid();
+  if (!is_running) context_.tiers->Discard(discard.job_uid());
+}
+
 void JobRunner::HandleJobEndedAck(const v1::JobEndedAck& ack) {
   std::shared_ptr<JobRun> finished;
   std::lock_guard<std::mutex> lock(mutex_);

@@ -30,6 +30,9 @@ class JobRunner {
   // What the coordinator says. An assignment while another job runs is answered with job_ended.
   void HandleRun(const v1::RankAssignment& assignment);
   void HandleAbort(const v1::AbortJob& abort);
+  void HandleSuspend(const v1::SuspendJob& suspend);
+  // Nothing for a job that runs here.
+  void HandleDiscardState(const v1::DiscardState& discard);
   void HandleJobEndedAck(const v1::JobEndedAck& ack);
 
   // What to say after (re)attaching: what is running, for register; then all that may have been

@@ -159,6 +159,13 @@ absl::Status MeshTrainer::AllocateStage() {
   activations.weights_apart = config_.schedule.schedule == plan::PipelineSchedule::kZeroBubbleH1;
   activations.dtype = config_.dtype;
   activations.recompute = config_.recompute;
+  if (config_.offload.activations) {
+    activations.waiting.host = offload_->unit_tiers().host;
+    activations.waiting.on_copy = [this](int64_t size_bytes, bool to_host) {
+      TierCounts& host = offload_->meter().of(plan::Tier::kHost);
+      (to_host ? host.written_bytes : host.read_bytes) += size_bytes;
+    };
+  }
   if (config_.mesh.cp > 1) {
     activations.positions = positions_;
     PlantInPositions(config_.at, activations.positions);
@@ -240,6 +247,7 @@ absl::Status MeshTrainer::Resume(int64_t step) {
   TESSERA_ASSIGN_OR_RETURN(const v1::SavedRank record, state_->Restore(step, ToProto(config_.at)));
   completed_ = record.step();
   updates_ = record.updates();
+  forgets_saved_ = !state_->commits_steps();
   if (loss_scaler_ && record.has_loss_scale()) {
     loss_scaler_->Restore({record.loss_scale().scale(), record.loss_scale().good_steps(),
                            record.loss_scale().tolerated_overflows()});
@@ -295,6 +303,8 @@ absl::Status MeshTrainer::Run(TrainingObserver& observer) {
       TESSERA_ASSIGN_OR_RETURN(result.validation_loss, Evaluate(observer));
     }
     observer.OnStep(result);
+    // All ranks have gone on from what was saved.
+    if (std::exchange(forgets_saved_, false)) TESSERA_RETURN_IF_ERROR(state_->Forget());
   }
   return state_->Settle();
 }

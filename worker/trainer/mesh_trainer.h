@@ -117,7 +117,8 @@ class MeshTrainer : public Trainer {
   int64_t step_ = 0;                       // in progress
   int64_t completed_ = 0;                  // steps
   std::optional<int64_t> suspended_step_;
-  int64_t updates_ = 0;  // steps that were not skipped
+  bool forgets_saved_ = false;  // after the next step: where the run went on from
+  int64_t updates_ = 0;         // steps that were not skipped
   int64_t momentary_bytes_ = 0;
 };
 
