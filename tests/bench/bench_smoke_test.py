@@ -70,6 +70,17 @@ class BenchSmokeTest(unittest.TestCase):
             self.assertAlmostEqual(row["state_bytes_per_rank"] / state[0], share, delta=0.01)
             self.assertGreater(row["ratio_to_stage_0"], 0)
 
+    def test_offload(self):
+        figures = run("offload_bench", "--divisor=16", "--steps=1", "--rounds=1",
+                      "--micro_batches=1", "--path=" + tempfile.mkdtemp())
+        self.assertEqual([row["tier"] for row in figures["runs"]], ["none", "host", "nvme"])
+        for row in figures["runs"]:
+            self.assertGreater(row["step_s"], 0)
+            self.assertGreater(row["ratio_to_none"], 0)
+            self.assertGreater(row["ratio_to_bound"], 0)
+        self.assertGreater(figures["adamw_parameters_per_s"], 0)
+        self.assertGreater(figures["adamw_share_of_bound"], 0)
+
 
 if __name__ == "__main__":
     e2e.main()

@@ -54,12 +54,12 @@ struct RankTiers {
 
 absl::StatusOr<RankTiers> OpenTiers(const ParityTiers& options, int index) {
   RankTiers tiers;
-  TESSERA_ASSIGN_OR_RETURN(tiers.host,
-                           CpuDevice::Create(absl::StrCat("host:", index), options.host_bytes));
+  TESSERA_ASSIGN_OR_RETURN(tiers.host, CpuDevice::Create(absl::StrCat("host:", index),
+                                                         options.host_bytes, options.num_threads));
   if (options.nvme_root.empty()) return tiers;
   TierStoreOptions store;
   store.path = absl::StrCat(options.nvme_root, "/", index);
-  store.write_depth = store.read_depth = 2;
+  store.write_depth = store.read_depth = options.nvme_depth;
   TESSERA_ASSIGN_OR_RETURN(tiers.nvme, TierStore::Open(store));
   return tiers;
 }

@@ -57,6 +57,8 @@ struct ParityRun {
 struct ParityTiers {
   std::string nvme_root;  // empty: none
   int64_t host_bytes = 64 << 20;
+  int num_threads = 1;  // of an update on the host
+  int nvme_depth = 2;   // values at a time
   std::optional<int64_t> resume_step;
   std::optional<int64_t> suspend_after;  // so many steps
 };
