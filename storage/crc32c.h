@@ -12,10 +12,6 @@ namespace tessera {
 // before them: Crc32c(b, Crc32c(a)) is that of a and b together.
 uint32_t Crc32c(absl::Span<const uint8_t> bytes, uint32_t crc = 0);
 
-// Copies, and returns the crc32c of what it copied; reads memory once.
-// REQUIRES: the sizes are equal.
-uint32_t CopyWithCrc32c(absl::Span<const uint8_t> from, absl::Span<uint8_t> to);
-
 }  // namespace tessera
 
 #endif  // TESSERA_STORAGE_CRC32C_H_

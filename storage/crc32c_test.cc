@@ -41,14 +41,5 @@ TEST(Crc32c, GoesOnFromAnyPlace) {
   }
 }
 
-TEST(CopyWithCrc32c, CopiesAllSizes) {
-  for (const size_t size : {0, 1, 65535, 65536, 65537, 200000}) {
-    std::vector<uint8_t> from(size), to(size);
-    for (size_t i = 0; i < size; ++i) from[i] = static_cast<uint8_t>(i * 7 >> 2);
-    EXPECT_EQ(CopyWithCrc32c(from, absl::MakeSpan(to)), Crc32c(from)) << size;
-    EXPECT_EQ(from, to) << size;
-  }
-}
-
 }  // namespace
 }  // namespace tessera

@@ -41,19 +41,21 @@ void IoThreads::Loop() {
 }
 
 void PendingCount::Add() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
+  has_fewer_.wait(lock, [this] { return count_ < limit_; });
   ++count_;
 }
 
 void PendingCount::Done() {
   // Notified under the lock: whoever waits may destroy this object next.
   std::lock_guard<std::mutex> lock(mutex_);
-  if (--count_ == 0) is_zero_.notify_all();
+  --count_;
+  has_fewer_.notify_all();
 }
 
 void PendingCount::Wait() {
   std::unique_lock<std::mutex> lock(mutex_);
-  is_zero_.wait(lock, [this] { return count_ == 0; });
+  has_fewer_.wait(lock, [this] { return count_ == 0; });
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -39,14 +40,18 @@ class IoThreads {
 // Counts operations that are under way. Thread-safe.
 class PendingCount {
  public:
+  // REQUIRES: limit >= 1.
+  explicit PendingCount(int limit = std::numeric_limits<int>::max()) : limit_(limit) {}
+  // Blocks while there are as many as the limit.
   void Add();
   void Done();
   // Until there are none.
   void Wait();
 
  private:
+  const int limit_;
   std::mutex mutex_;
-  std::condition_variable is_zero_;
+  std::condition_variable has_fewer_;
   int count_ = 0;  // guarded by mutex_
 };
 

@@ -14,8 +14,6 @@ namespace {
 
 constexpr char kValues[] = "values";
 
-rocksdb::Slice Slice(absl::string_view text) { return {text.data(), text.size()}; }
-
 rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   rocksdb::DBOptions options;
   options.env = env;
@@ -110,14 +108,17 @@ absl::Status TierDatabase::DropFiles(const std::string& begin, const std::string
                    absl::StrCat(path_, ": delete files"));
 }
 
-std::vector<std::string> TierDatabase::FirstKeys() const {
-  std::vector<rocksdb::LiveFileMetaData> files;
-  db_->GetLiveFilesMetaData(&files);
-  std::vector<std::string> keys;
-  for (const rocksdb::LiveFileMetaData& file : files) {
-    if (file.column_family_name == kValues) keys.push_back(file.smallestkey);
+std::vector<TierDatabase::File> TierDatabase::Files() const {
+  std::vector<rocksdb::LiveFileMetaData> live;
+  db_->GetLiveFilesMetaData(&live);
+  std::vector<File> files;
+  for (const rocksdb::LiveFileMetaData& file : live) {
+    if (file.column_family_name == kValues) {
+      files.push_back(
+          {file.smallestkey, absl::StrCat(file.directory, "/", file.relative_filename)});
+    }
   }
-  return keys;
+  return files;
 }
 
 absl::Status TierDatabase::PutRecord(const std::string& key, const std::string& record) {
@@ -143,24 +144,6 @@ absl::StatusOr<std::map<std::string, std::string>> TierDatabase::Records() const
   absl::Status status = FromRocks(it->status(), path_);
   if (!status.ok()) return status;
   return records;
-}
-
-absl::Status TierDatabase::Read(
-    absl::string_view key,
-    const std::function<absl::Status(absl::Span<const uint8_t>)>& use) const {
-  rocksdb::ReadOptions options;
-  options.fill_cache = false;
-  options.background_purge_on_iterator_cleanup = true;
-  // An iterator's value is a view of the block; Get would copy it.
-  const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, families_[1]));
-  it->Seek(Slice(key));
-  if (!it->status().ok()) return FromRocks(it->status(), path_);
-  if (!it->Valid() || it->key() != Slice(key)) {
-    return absl::DataLossError(
-        absl::StrCat(path_, ": the value's key is not where it was written"));
-  }
-  const rocksdb::Slice value = it->value();
-  return use({reinterpret_cast<const uint8_t*>(value.data()), value.size()});
 }
 
 bool TierDatabase::has_background_error() const {

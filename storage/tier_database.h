@@ -7,7 +7,6 @@
 #include <rocksdb/file_system.h>
 #include <rocksdb/options.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 namespace tessera {
 
@@ -27,8 +25,8 @@ absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what);
 // Options of files of values, for those who build them and for the database.
 rocksdb::Options TierValueOptions(rocksdb::Env* env);
 
-// One open database. Reads are thread-safe; all else is called by one thread at a time. After an
-// error of anything but a read it may refuse to go on: open it anew.
+// One open database. Called by one thread at a time. After an error it may refuse to go
+// on: open it anew.
 class TierDatabase {
  public:
   // `env` outlives it.
@@ -41,18 +39,16 @@ class TierDatabase {
   absl::Status Ingest(const std::vector<std::string>& paths);
   // Removes every file whose keys all are in [begin, end), durably.
   absl::Status DropFiles(const std::string& begin, const std::string& end);
-  // Smallest key of every file of values.
-  std::vector<std::string> FirstKeys() const;
+  struct File {
+    std::string first_key, path;
+  };
+  // Of values.
+  std::vector<File> Files() const;
 
   // Synced.
   absl::Status PutRecord(const std::string& key, const std::string& record);
   absl::Status DeleteRecord(const std::string& key);
   absl::StatusOr<std::map<std::string, std::string>> Records() const;
-
-  // Calls `use` with the value, read as it lies on the disk, and returns what that returns.
-  // DATA_LOSS: there is no such key.
-  absl::Status Read(absl::string_view key,
-                    const std::function<absl::Status(absl::Span<const uint8_t>)>& use) const;
 
   // Something failed in the background.
   bool has_background_error() const;

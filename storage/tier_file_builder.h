@@ -6,12 +6,14 @@
 #include <rocksdb/sst_file_writer.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "storage/staged_file.h"
 #include "storage/tier_value.h"
 
 namespace tessera {
@@ -26,8 +28,15 @@ class TierFileBuilder {
                                                                  std::string step_prefix,
                                                                  uint32_t file);
 
-  // The bytes have been copied when it returns. REQUIRES: no error before, not finished.
-  absl::StatusOr<TierPlace> Add(const TierValueHeader& header, absl::Span<const uint8_t> bytes);
+  struct Place {
+    TierPlace place;
+    int64_t offset = 0;  // of the bytes in the file
+  };
+  // done is called once, with an error or when `bytes` are no longer read: before Add returns,
+  // or on another thread. Aligned bytes of large values are written from where they are.
+  // REQUIRES: no error before, not finished.
+  absl::StatusOr<Place> Add(const TierValueHeader& header, absl::Span<const uint8_t> bytes,
+                            std::function<void(absl::Status)> done);
   // The file is whole, and on the disk.
   absl::Status Finish();
 
@@ -37,13 +46,16 @@ class TierFileBuilder {
  private:
   TierFileBuilder(const std::string& path, rocksdb::Env* env, std::string step_prefix,
                   uint32_t file);
-  absl::Status AddEnd(uint32_t ordinal);
+  absl::Status Put(TierPlace place, const TierValueHeader& header, absl::Span<const uint8_t> bytes);
+  absl::Status PutLarge(TierPlace place, const TierValueHeader& header, AppendTwin* twin,
+                        absl::Span<const uint8_t> bytes, int64_t* offset);
 
   const std::string path_;
   const std::string step_prefix_;
   const uint32_t file_;
-  uint32_t next_ordinal_ = 1;
+  uint32_t next_ordinal_ = 0;
   int64_t size_bytes_ = 0;
+  int64_t open_block_bytes_ = 0;  // of the last block, which RocksDB has not yet written
   rocksdb::SstFileWriter writer_;
 };
 

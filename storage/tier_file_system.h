@@ -4,38 +4,23 @@
 
 #include <rocksdb/file_system.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
-#include "storage/aligned_buffer.h"
+#include "storage/staged_file.h"
 
 namespace tessera {
 
 struct TierFileOptions {
-  // Files that are created in this folder are written through one buffer of write_buffer_bytes
-  // each; all others as `base` does.
+  // Files that are made in this folder are StagedFiles; all others are as `base` makes them.
   std::string staging_path;
-  int64_t write_buffer_bytes = 0;
-  // Off: through the page cache.
-  bool direct_io = true;
+  StagedFile::Options staged;
 };
 
-// Forwards to base. Every table file (*.sst) is read directly.
+// Forwards to base. Where direct_io is on, every table file (*.sst) is read directly; reads into
+// aligned memory, of aligned ranges, are not copied.
 std::shared_ptr<rocksdb::FileSystem> NewTierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
                                                        const TierFileOptions& options);
-
-// While it lives, the next read of a table file by this thread that is of at least size_bytes goes
-// into `buffer`, made as large as it needs, and RocksDB gets a view of it instead of a copy.
-// REQUIRES: nothing that RocksDB keeps is read meanwhile (tables are open), and what it returns is
-// not used after this object. At most one a thread.
-class ScopedReadBuffer {
- public:
-  ScopedReadBuffer(AlignedBuffer* buffer, int64_t size_bytes);
-  ~ScopedReadBuffer();
-  ScopedReadBuffer(const ScopedReadBuffer&) = delete;
-  ScopedReadBuffer& operator=(const ScopedReadBuffer&) = delete;
-};
 
 }  // namespace tessera
 

@@ -8,10 +8,12 @@
 
 namespace tessera {
 
-StagedTierStep::StagedTierStep(TierStaging staging) : staging_(std::move(staging)) {}
+StagedTierStep::StagedTierStep(TierStaging staging)
+    : staging_(std::move(staging)), values_(staging_.max_values) {}
 
 StagedTierStep::~StagedTierStep() {
-  pending_.Wait();
+  builds_.Wait();
+  values_.Wait();
   idle_files_.clear();
   for (const std::string& path : paths_) {
     // Not there if the step was committed. One that cannot be deleted goes at the next Open.
@@ -48,43 +50,41 @@ absl::Status StagedTierStep::StartWrite(const std::string& unit, const std::stri
                                                    " at ", begin, " is written twice"));
     }
   }
-  pending_.Add();
-  staging_.threads->Run(
-      [this, header = std::move(header), bytes, done = std::move(done)]() mutable {
-        const std::string what = absl::StrCat(" unit ", header.unit, " ", header.kind);
-        Note(Write(std::move(header), bytes, std::move(done)), what).IgnoreError();
-        pending_.Done();
-      });
+  const std::string what = absl::StrCat(" unit ", unit, " ", kind);
+  const auto size = static_cast<int64_t>(bytes.size());
+  values_.Add();
+  const TierDone finish = [this, what, size, done = std::move(done)](absl::Status status) {
+    status = Note(status, what);
+    if (status.ok()) staging_.on_written(size);
+    if (done) done(std::move(status));
+    values_.Done();
+  };
+  builds_.Add();
+  staging_.threads->Run([this, header = std::move(header), bytes, what, finish]() mutable {
+    Note(Build(std::move(header), bytes, finish), what).IgnoreError();
+    builds_.Done();
+  });
   return absl::OkStatus();
 }
 
-absl::Status StagedTierStep::Write(TierValueHeader header, absl::Span<const uint8_t> bytes,
-                                   TierDone done) {
-  absl::Status result = status();
-  std::unique_ptr<TierFileBuilder> file;
-  if (result.ok()) {
-    header.crc = Crc32c(bytes);
-    auto taken = TakeFile();
-    result = taken.status();
-    if (taken.ok()) {
-      file = *std::move(taken);
-      const auto place = file->Add(header, bytes);
-      result = place.status();
-      if (place.ok()) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        record_.values.push_back({*place, header});
-      }
-    }
+absl::Status StagedTierStep::Build(TierValueHeader header, absl::Span<const uint8_t> bytes,
+                                   const TierDone& done) {
+  auto file = TakeFile();
+  if (!file.ok()) {
+    done(file.status());
+    return file.status();
   }
-  // The file may take long to finish, and the caller wants its memory back.
-  if (done) {
-    done(Note(result, absl::StrCat(" unit ", header.unit, " ", header.kind)));
-  }
-  if (!result.ok()) return result;
-  staging_.on_written(static_cast<int64_t>(bytes.size()));
-  if (file->size_bytes() >= staging_.file_bytes) return file->Finish();
+  header.crc = Crc32c(bytes);
+  TESSERA_ASSIGN_OR_RETURN(const TierFileBuilder::Place place, (*file)->Add(header, bytes, done));
+  const bool is_full = (*file)->size_bytes() >= staging_.file_bytes;
+  if (is_full) TESSERA_RETURN_IF_ERROR((*file)->Finish());
   std::lock_guard<std::mutex> lock(mutex_);
-  idle_files_.push_back(std::move(file));
+  record_.values.push_back({place.place, place.offset, std::move(header)});
+  if (is_full) {
+    --open_files_;
+  } else {
+    idle_files_.push_back(*std::move(file));
+  }
   return absl::OkStatus();
 }
 
@@ -93,11 +93,13 @@ absl::StatusOr<std::unique_ptr<TierFileBuilder>> StagedTierStep::TakeFile() {
   uint32_t number = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!idle_files_.empty()) {
-      std::unique_ptr<TierFileBuilder> file = std::move(idle_files_.back());
-      idle_files_.pop_back();
+    if (!status_.ok()) return status_;
+    if (!idle_files_.empty() && open_files_ >= staging_.max_files) {
+      std::unique_ptr<TierFileBuilder> file = std::move(idle_files_.front());
+      idle_files_.pop_front();
       return file;
     }
+    ++open_files_;
     number = static_cast<uint32_t>(paths_.size());
     path = absl::StrCat(staging_.path_prefix, number, ".sst");
     paths_.push_back(path);
@@ -106,21 +108,22 @@ absl::StatusOr<std::unique_ptr<TierFileBuilder>> StagedTierStep::TakeFile() {
 }
 
 absl::Status StagedTierStep::FinishAll() {
-  pending_.Wait();
-  std::vector<std::unique_ptr<TierFileBuilder>> files;
+  builds_.Wait();
+  std::deque<std::unique_ptr<TierFileBuilder>> files;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!status_.ok()) return status_;
     files = std::move(idle_files_);
   }
   for (std::unique_ptr<TierFileBuilder>& file : files) {
-    pending_.Add();
+    builds_.Add();
     staging_.threads->Run([this, file = std::shared_ptr<TierFileBuilder>(std::move(file))] {
       Note(file->Finish(), "").IgnoreError();
-      pending_.Done();
+      builds_.Done();
     });
   }
-  pending_.Wait();
+  builds_.Wait();
+  values_.Wait();
   return status();
 }
 

@@ -4,6 +4,7 @@
 
 #include <rocksdb/env.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,7 +26,9 @@ struct TierStaging {
   std::string step_prefix;   // of keys
   std::string path_prefix;   // of files in the staging folder, no other writer's
   rocksdb::Env* env = nullptr;
-  IoThreads* threads = nullptr;
+  IoThreads* threads = nullptr;  // that build files; others write them
+  int max_values = 1;            // being written
+  int max_files = 1;             // being built
   int64_t file_bytes = 0;
   // Makes finished files and their record a committed step, or nothing.
   std::function<absl::Status(const std::vector<std::string>& paths, TierStepRecord record)> commit;
@@ -35,8 +38,8 @@ struct TierStaging {
   std::function<void()> on_end;
 };
 
-// Values go to as many files as there are threads at work; each thread takes a file that no other
-// uses. A file that is large enough is finished while others are written.
+// Values go round several files, so that as many are written at a time; a thread takes a file that
+// no other uses. A file that is large enough is finished while others are written.
 class StagedTierStep : public TierStepWriter {
  public:
   explicit StagedTierStep(TierStaging staging);
@@ -48,7 +51,8 @@ class StagedTierStep : public TierStepWriter {
   absl::Status Commit(absl::string_view metadata) override;
 
  private:
-  absl::Status Write(TierValueHeader header, absl::Span<const uint8_t> bytes, TierDone done);
+  // Calls done once.
+  absl::Status Build(TierValueHeader header, absl::Span<const uint8_t> bytes, const TierDone& done);
   absl::StatusOr<std::unique_ptr<TierFileBuilder>> TakeFile();
   absl::Status FinishAll();
   absl::Status status() const;
@@ -56,13 +60,14 @@ class StagedTierStep : public TierStepWriter {
   absl::Status Note(const absl::Status& status, absl::string_view what);
 
   const TierStaging staging_;
-  PendingCount pending_;
+  PendingCount builds_, values_;  // the latter until they are written
   mutable std::mutex mutex_;
   absl::Status status_;                                            // guarded by mutex_
   std::set<std::tuple<std::string, std::string, int64_t>> names_;  // guarded by mutex_
-  std::vector<std::unique_ptr<TierFileBuilder>> idle_files_;       // guarded by mutex_
-  std::vector<std::string> paths_;                                 // ever made; guarded by mutex_
-  TierStepRecord record_;                                          // guarded by mutex_
+  std::deque<std::unique_ptr<TierFileBuilder>> idle_files_;        // guarded by mutex_
+  int open_files_ = 0;              // idle, or at work; guarded by mutex_
+  std::vector<std::string> paths_;  // ever made; guarded by mutex_
+  TierStepRecord record_;           // guarded by mutex_
   bool is_committed_ = false;
 };
 

@@ -105,7 +105,10 @@ absl::StatusOr<std::unique_ptr<TierStepWriter>> TierStoreImpl::BeginStep(absl::s
   staging.error_prefix = description;
   staging.step_prefix = TierStepPrefix(job, step);
   staging.env = env_.get();
-  staging.threads = &write_threads_;
+  staging.threads = &build_threads_;
+  staging.max_values = 2 * options_.write_depth;
+  staging.max_files = static_cast<int>(
+      std::clamp<int64_t>(expected_bytes / options_.min_file_bytes, 1, options_.write_depth));
   staging.file_bytes = options_.file_bytes;
   staging.commit = [this, name](const std::vector<std::string>& paths, TierStepRecord record) {
     return Commit(name, paths, std::move(record));
@@ -129,17 +132,13 @@ absl::Status TierStoreImpl::DropStep(absl::string_view job, int64_t step) {
   std::lock_guard<std::mutex> change(change_mutex_);
   TESSERA_RETURN_IF_ERROR(EnsureDatabase());
   if (FindStep(name) == nullptr) return absl::OkStatus();
-  absl::Status status;
-  {
-    std::shared_lock<std::shared_mutex> lock(database_mutex_);
-    status = database_->DeleteRecord(TierStepPrefix(job, step));
-    if (status.ok()) {
-      {
-        std::lock_guard<std::mutex> steps_lock(mutex_);
-        steps_.erase(name);
-      }
-      status = database_->DropFiles(TierStepPrefix(job, step), TierStepEnd(job, step));
+  absl::Status status = database_->DeleteRecord(TierStepPrefix(job, step));
+  if (status.ok()) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      steps_.erase(name);
     }
+    status = database_->DropFiles(TierStepPrefix(job, step), TierStepEnd(job, step));
   }
   // Once it has been opened again without this step, nothing of it is left.
   if (!status.ok() && (!Repair().ok() || FindStep(name) != nullptr)) {

@@ -26,13 +26,16 @@ struct TierStoreOptions {
   std::string path;
   // Of the file system, left free.
   int64_t reserve_bytes = int64_t{1} << 28;
-  // Values being written, and read, at a time; as many again may wait. Memory: per write about
-  // one value and write_buffer_bytes, per read one value.
+  // Values being written, and read, at a time; as many again may wait.
   int write_depth = 8, read_depth = 8;
-  // Of each write to the disk.
-  int64_t write_buffer_bytes = int64_t{1} << 22;
-  // About the size of a file of values.
-  int64_t file_bytes = int64_t{1} << 28;
+  // Of them, values being checksummed and handed to RocksDB, which keeps the processor busy and
+  // takes memory of about twice the value's size.
+  int build_threads = 2;
+  // Values whose memory is not aligned (kDirectIoAlignment) are copied on their way: through so
+  // much for each of write_depth files when written, a value for each of read_depth when read.
+  int64_t write_buffer_bytes = int64_t{1} << 20;
+  // A step is cut into at most write_depth files at a time, of about as many bytes each.
+  int64_t min_file_bytes = int64_t{1} << 24, file_bytes = int64_t{1} << 28;
   // Values bypass the page cache. Open fails where the file system cannot.
   bool direct_io = true;
   // What files are made with; null: the system's. Tests put a file system that fails here.

@@ -1,5 +1,6 @@
 #include "storage/tier_store_impl.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,15 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/status_macros.h"
-#include "storage/aligned_buffer.h"
 #include "storage/crc32c.h"
 #include "storage/tier_file_system.h"
 
 namespace tessera {
 namespace {
 
-TierFileOptions FileOptionsOf(const TierStoreOptions& options) {
-  return {absl::StrCat(options.path, "/staging"), options.write_buffer_bytes, options.direct_io};
+std::string StagingPath(const TierStoreOptions& options) {
+  return absl::StrCat(options.path, "/staging");
 }
 
 // Removes what lies in the folder.
@@ -49,12 +49,14 @@ absl::Status TryWriting(rocksdb::Env& env, const std::string& path) {
 TierStoreImpl::TierStoreImpl(const TierStoreOptions& options)
     : options_(options),
       database_path_(absl::StrCat(options.path, "/db")),
-      staging_path_(FileOptionsOf(options).staging_path),
+      staging_path_(StagingPath(options)),
+      write_threads_(options.write_depth),
       file_system_(NewTierFileSystem(
           options.file_system != nullptr ? options.file_system : rocksdb::FileSystem::Default(),
-          FileOptionsOf(options))),
+          {StagingPath(options),
+           {options.direct_io, options.write_buffer_bytes, &write_threads_}})),
       env_(rocksdb::NewCompositeEnv(file_system_)),
-      write_threads_(options.write_depth),
+      build_threads_(std::min(options.build_threads, options.write_depth)),
       read_threads_(options.read_depth) {}
 
 TierStoreImpl::~TierStoreImpl() = default;
@@ -73,8 +75,20 @@ absl::Status TierStoreImpl::Init() {
   return absl::OkStatus();
 }
 
-std::shared_ptr<const TierStoreImpl::Step> TierStoreImpl::MakeStep(TierStepRecord record) {
+absl::StatusOr<TierStoreImpl::Paths> TierStoreImpl::PathsOf(const TierDatabase& database) {
+  Paths paths;
+  for (const TierDatabase::File& file : database.Files()) {
+    TESSERA_ASSIGN_OR_RETURN(const TierStepName name, ParseTierStepPrefix(file.first_key));
+    TESSERA_ASSIGN_OR_RETURN(const uint32_t number, ParseTierFile(file.first_key));
+    paths[name][number] = file.path;
+  }
+  return paths;
+}
+
+std::shared_ptr<const TierStoreImpl::Step> TierStoreImpl::MakeStep(
+    TierStepRecord record, std::map<uint32_t, std::string> paths) {
   auto step = std::make_shared<Step>();
+  step->paths = std::move(paths);
   step->bytes = record.size_bytes();
   for (size_t i = 0; i < record.values.size(); ++i) {
     const TierValueHeader& header = record.values[i].header;
@@ -95,20 +109,16 @@ std::string TierStoreImpl::Describe(const TierStepName& name) const {
 }
 
 absl::Status TierStoreImpl::EnsureDatabase() {
-  {
-    std::shared_lock<std::shared_mutex> lock(database_mutex_);
-    if (database_ != nullptr && !database_->has_background_error()) return absl::OkStatus();
-  }
+  if (database_ != nullptr && !database_->has_background_error()) return absl::OkStatus();
   return Repair();
 }
 
 absl::Status TierStoreImpl::Repair() {
-  std::unique_lock<std::shared_mutex> lock(database_mutex_);
   database_ = nullptr;
   TESSERA_ASSIGN_OR_RETURN(auto database, TierDatabase::Open(database_path_, env_.get()));
   TESSERA_RETURN_IF_ERROR(Load(*database));
   database_ = std::move(database);
-  std::lock_guard<std::mutex> stats_lock(mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.repairs;
   return absl::OkStatus();
 }
@@ -116,6 +126,7 @@ absl::Status TierStoreImpl::Repair() {
 absl::Status TierStoreImpl::Load(TierDatabase& database) {
   std::map<TierStepName, std::shared_ptr<const Step>> steps;
   TESSERA_ASSIGN_OR_RETURN(const auto records, database.Records());
+  TESSERA_ASSIGN_OR_RETURN(Paths paths, PathsOf(database));
   for (const auto& [key, bytes] : records) {
     TESSERA_ASSIGN_OR_RETURN(const TierStepName name, ParseTierStepPrefix(key));
     auto record = DecodeTierStepRecord(bytes);
@@ -125,11 +136,10 @@ absl::Status TierStoreImpl::Load(TierDatabase& database) {
     if (doomed_.contains(name)) {
       TESSERA_RETURN_IF_ERROR(database.DeleteRecord(key));
     } else {
-      steps.emplace(name, MakeStep(*std::move(record)));
+      steps.emplace(name, MakeStep(*std::move(record), std::move(paths[name])));
     }
   }
-  for (const std::string& key : database.FirstKeys()) {
-    TESSERA_ASSIGN_OR_RETURN(const TierStepName name, ParseTierStepPrefix(key));
+  for (const auto& [name, files] : paths) {
     if (steps.contains(name)) continue;
     TESSERA_RETURN_IF_ERROR(
         database.DropFiles(TierStepPrefix(name.job, name.step), TierStepEnd(name.job, name.step)));
@@ -147,22 +157,22 @@ absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<s
   std::lock_guard<std::mutex> change(change_mutex_);
   TESSERA_RETURN_IF_ERROR(EnsureDatabase());
   absl::Status status;
-  {
-    std::shared_lock<std::shared_mutex> lock(database_mutex_);
-    if (!paths.empty()) status = database_->Ingest(paths);
-    if (status.ok()) status = database_->PutRecord(key, bytes);
-  }
-  if (!status.ok()) {
+  if (!paths.empty()) status = database_->Ingest(paths);
+  if (status.ok()) status = database_->PutRecord(key, bytes);
+  absl::StatusOr<Paths> ingested = status.ok() ? PathsOf(*database_) : status;
+  if (!ingested.ok()) {
     if (!Repair().ok()) {
       doomed_.insert(name);
-      return status;
+      return ingested.status();
     }
     // An error after the record had reached the disk: the step is there, whole.
-    if (FindStep(name) == nullptr) return status;
+    if (FindStep(name) == nullptr) return ingested.status();
   }
   std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.committed_steps;
-  steps_.insert_or_assign(name, MakeStep(std::move(record)));
+  if (ingested.ok()) {
+    steps_.insert_or_assign(name, MakeStep(std::move(record), std::move((*ingested)[name])));
+  }
   return absl::OkStatus();
 }
 
@@ -188,7 +198,10 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
                                                  num_elements, " ", DTypeName(dtype)));
   }
   read_threads_.Run([this, name, step, &value, key, to, done = std::move(done)] {
-    absl::Status status = ReadValue(name, value, to);
+    absl::Status status = ReadValue(*step, value, to);
+    if (!status.ok() && FindStep(name) == nullptr) {
+      status = absl::NotFoundError("the step has been dropped");
+    }
     if (!status.ok()) {
       status = absl::Status(
           status.code(), absl::StrCat(options_.path, ": ", key.ToString(), ": ", status.message()));
@@ -198,45 +211,28 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
   return absl::OkStatus();
 }
 
-absl::Status TierStoreImpl::ReadValue(const TierStepName& name, const TierStepRecord::Value& value,
+absl::Status TierStoreImpl::ReadValue(const Step& step, const TierStepRecord::Value& value,
                                       absl::Span<uint8_t> to) {
-  static thread_local AlignedBuffer buffer;
-  const auto use = [&](absl::Span<const uint8_t> bytes) -> absl::Status {
-    if (bytes.size() != to.size()) {
-      return absl::DataLossError(absl::StrCat("has ", bytes.size(), " bytes, not ", to.size()));
-    }
-    if (const uint32_t crc = CopyWithCrc32c(bytes, to); crc != value.header.crc) {
-      return absl::DataLossError(
-          absl::StrFormat("has crc32c %08x, not %08x", crc, value.header.crc));
-    }
-    return absl::OkStatus();
-  };
-  absl::Status status;
-  bool is_open = false;
-  {
-    std::shared_lock<std::shared_mutex> lock(database_mutex_);
-    is_open = database_ != nullptr;
-    if (is_open) {
-      const ScopedReadBuffer borrowed(&buffer, value.header.size_bytes());
-      status = database_->Read(
-          TierValueKey(TierStepPrefix(name.job, name.step), value.place, value.header), use);
-    }
+  const auto path = step.paths.find(value.place.file);
+  if (path == step.paths.end()) return absl::DataLossError("its file is not in the database");
+  std::unique_ptr<rocksdb::FSRandomAccessFile> file;
+  TESSERA_RETURN_IF_ERROR(FromRocks(
+      file_system_->NewRandomAccessFile(path->second, rocksdb::FileOptions(), &file, nullptr),
+      path->second));
+  rocksdb::Slice read;
+  TESSERA_RETURN_IF_ERROR(FromRocks(
+      file->Read(value.offset, to.size(), {}, &read, reinterpret_cast<char*>(to.data()), nullptr),
+      path->second));
+  if (read.size() != to.size()) {
+    return absl::DataLossError(absl::StrCat(path->second, " ends before it does"));
   }
-  if (!is_open) {
-    {
-      std::lock_guard<std::mutex> change(change_mutex_);
-      TESSERA_RETURN_IF_ERROR(EnsureDatabase());
-    }
-    return ReadValue(name, value, to);
+  if (const uint32_t crc = Crc32c(to); crc != value.header.crc) {
+    return absl::DataLossError(
+        absl::StrFormat("%s has crc32c %08x there, not %08x", path->second, crc, value.header.crc));
   }
-  if (!status.ok() && FindStep(name) == nullptr) {
-    return absl::NotFoundError("the step has been dropped");
-  }
-  if (status.ok()) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stats_.read_bytes += static_cast<int64_t>(to.size());
-  }
-  return status;
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_.read_bytes += static_cast<int64_t>(to.size());
+  return absl::OkStatus();
 }
 
 }  // namespace tessera

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <shared_mutex>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -51,8 +50,12 @@ class TierStoreImpl : public TierStore {
     TierStepRecord record;
     int64_t bytes = 0;
     std::map<std::tuple<std::string, std::string, int64_t>, size_t> index;  // into record.values
+    std::map<uint32_t, std::string> paths;                                  // of files by number
   };
-  static std::shared_ptr<const Step> MakeStep(TierStepRecord record);
+  using Paths = std::map<TierStepName, std::map<uint32_t, std::string>>;
+  static absl::StatusOr<Paths> PathsOf(const TierDatabase& database);
+  static std::shared_ptr<const Step> MakeStep(TierStepRecord record,
+                                              std::map<uint32_t, std::string> paths);
   std::shared_ptr<const Step> FindStep(const TierStepName& name) const;
   std::string Describe(const TierStepName& name) const;
 
@@ -65,18 +68,19 @@ class TierStoreImpl : public TierStore {
   absl::Status Commit(const TierStepName& name, const std::vector<std::string>& paths,
                       TierStepRecord record);
 
-  absl::Status ReadValue(const TierStepName& name, const TierStepRecord::Value& value,
+  // On a read thread.
+  absl::Status ReadValue(const Step& step, const TierStepRecord::Value& value,
                          absl::Span<uint8_t> to);
 
   const TierStoreOptions options_;
   const std::string database_path_, staging_path_;
+  IoThreads write_threads_;
   const std::shared_ptr<rocksdb::FileSystem> file_system_;
   const std::unique_ptr<rocksdb::Env> env_;
 
   // Locks are taken in this order.
   std::mutex change_mutex_;
-  std::shared_mutex database_mutex_;
-  std::unique_ptr<TierDatabase> database_;  // guarded by database_mutex_; null after an error
+  std::unique_ptr<TierDatabase> database_;  // guarded by change_mutex_; null after an error
   std::set<TierStepName> doomed_;           // guarded by change_mutex_: Commit failed, and Repair
   mutable std::mutex mutex_;
   std::map<TierStepName, std::shared_ptr<const Step>> steps_;  // guarded by mutex_
@@ -85,7 +89,7 @@ class TierStoreImpl : public TierStore {
   TierStats stats_;                           // guarded by mutex_
 
   // Last, so that their work is done before anything else goes.
-  IoThreads write_threads_, read_threads_;
+  IoThreads build_threads_, read_threads_;
 };
 
 }  // namespace tessera

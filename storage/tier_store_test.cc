@@ -25,7 +25,8 @@ TierStoreOptions SmallOptions(const std::string& path) {
   options.write_depth = 3;
   options.read_depth = 3;
   options.write_buffer_bytes = 16 << 10;
-  options.file_bytes = 128 << 10;
+  options.min_file_bytes = 64 << 10;
+  options.file_bytes = 256 << 10;
   return options;
 }
 

@@ -177,6 +177,14 @@ absl::StatusOr<TierStepName> ParseTierStepPrefix(absl::string_view key) {
   return TierStepName{std::string(key.substr(0, slash)), static_cast<int64_t>(step)};
 }
 
+absl::StatusOr<uint32_t> ParseTierFile(absl::string_view key) {
+  const size_t begin = key.find('/') + 1 + kStepBytes;
+  if (begin + sizeof(uint32_t) > key.size()) return absl::DataLossError("a key names no file");
+  uint32_t file = 0;
+  for (size_t i = 0; i < sizeof(file); ++i) file = file << 8 | static_cast<uint8_t>(key[begin + i]);
+  return file;
+}
+
 std::string TierValueKey(absl::string_view step_prefix, TierPlace place,
                          const TierValueHeader& header) {
   std::string key(step_prefix);
@@ -202,6 +210,7 @@ std::string EncodeTierStepRecord(const TierStepRecord& record) {
   for (const TierStepRecord::Value& value : record.values) {
     Append(bytes, value.place.file);
     Append(bytes, value.place.ordinal);
+    Append(bytes, value.offset);
     AppendHeader(bytes, value.header);
   }
   Append(bytes, CrcOf(bytes));
@@ -224,6 +233,7 @@ absl::StatusOr<TierStepRecord> DecodeTierStepRecord(absl::string_view bytes) {
     TierStepRecord::Value value;
     value.place.file = from.Take<uint32_t>();
     value.place.ordinal = from.Take<uint32_t>();
+    value.offset = from.Take<int64_t>();
     TESSERA_ASSIGN_OR_RETURN(value.header, TakeHeader(from));
     record.values.push_back(std::move(value));
   }

@@ -59,6 +59,9 @@ struct TierStepName {
 };
 absl::StatusOr<TierStepName> ParseTierStepPrefix(absl::string_view key);
 
+// Number of the file, from the keys in it. DATA_LOSS: it is none of a value.
+absl::StatusOr<uint32_t> ParseTierFile(absl::string_view key);
+
 // Where a value lies: the ordinal-th of the step's file. Keys ascend in this order.
 struct TierPlace {
   uint32_t file = 0, ordinal = 0;
@@ -72,6 +75,7 @@ std::string TierValueKey(absl::string_view step_prefix, TierPlace place,
 struct TierStepRecord {
   struct Value {
     TierPlace place;
+    int64_t offset = 0;  // of the bytes, in the file
     TierValueHeader header;
   };
   std::string metadata;

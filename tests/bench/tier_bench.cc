@@ -40,7 +40,7 @@ ABSL_FLAG(int, rounds, 3, "Of each size");
 ABSL_FLAG(int, value_kib, 4096, "Of a value, and of a plain file's request");
 ABSL_FLAG(int, depth, 8, "Values, and requests, at a time");
 ABSL_FLAG(int, plain_files, 8, "Files that the plain step is cut into");
-ABSL_FLAG(int, write_buffer_kib, 4096, "Of each write of the tier");
+ABSL_FLAG(int, build_threads, 2, "That checksum values and hand them to RocksDB");
 ABSL_FLAG(int, file_mib, 256, "Of the tier's files");
 
 namespace tessera {
@@ -149,10 +149,10 @@ class TierBench {
     TierStoreOptions options;
     options.path = folder + "/tier";
     options.write_depth = options.read_depth = depth_;
-    options.write_buffer_bytes = int64_t{absl::GetFlag(FLAGS_write_buffer_kib)} << 10;
+    options.build_threads = absl::GetFlag(FLAGS_build_threads);
     options.file_bytes = int64_t{absl::GetFlag(FLAGS_file_mib)} << 20;
     options.reserve_bytes = 0;
-    buffer_bytes_ = depth_ * (2 * value_bytes_ + options.write_buffer_bytes);
+    buffer_bytes_ = 2 * options.build_threads * value_bytes_;
     auto store = TierStore::Open(options);
     Check(store.status());
     store_ = *std::move(store);
