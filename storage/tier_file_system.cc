@@ -57,49 +57,77 @@ class TableFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
   bool use_direct_io() const override { return false; }
 };
 
-class TierFileSystem : public rocksdb::FileSystemWrapper {
- public:
-  TierFileSystem(std::shared_ptr<rocksdb::FileSystem> base, const TierFileOptions& options)
-      : FileSystemWrapper(base), options_(options), staging_prefix_(options.staging_path + "/") {}
-  const char* Name() const override { return "TesseraTierFileSystem"; }
-
-  IOStatus NewWritableFile(const std::string& path, const FileOptions& file_options,
-                           std::unique_ptr<rocksdb::FSWritableFile>* result,
-                           IODebugContext* debug) override {
-    if (!absl::StartsWith(path, staging_prefix_)) {
-      return target()->NewWritableFile(path, file_options, result, debug);
-    }
-    FileOptions changed = file_options;
-    changed.use_direct_writes = options_.staged.direct_io;
-    std::unique_ptr<rocksdb::FSWritableFile> file;
-    IOStatus status = target()->NewWritableFile(path, changed, &file, debug);
-    if (status.ok()) *result = std::make_unique<StagedFile>(std::move(file), options_.staged);
-    return status;
-  }
-  IOStatus NewRandomAccessFile(const std::string& path, const FileOptions& file_options,
-                               std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
-                               IODebugContext* debug) override {
-    if (!options_.staged.direct_io || !absl::EndsWith(path, ".sst")) {
-      return target()->NewRandomAccessFile(path, file_options, result, debug);
-    }
-    FileOptions changed = file_options;
-    changed.use_direct_reads = true;
-    std::unique_ptr<rocksdb::FSRandomAccessFile> file;
-    IOStatus status = target()->NewRandomAccessFile(path, changed, &file, debug);
-    if (status.ok()) *result = std::make_unique<TableFile>(std::move(file));
-    return status;
-  }
-
- private:
-  const TierFileOptions options_;
-  const std::string staging_prefix_;
-};
-
 }  // namespace
 
-std::shared_ptr<rocksdb::FileSystem> NewTierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
-                                                       const TierFileOptions& options) {
-  return std::make_shared<TierFileSystem>(std::move(base), options);
+TierFileSystem::TierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
+                               const TierFileOptions& options)
+    : FileSystemWrapper(base),
+      options_(options),
+      staging_prefix_(options.staging_path + "/"),
+      database_prefix_(options.database_path + "/"),
+      delete_threads_(1) {}
+
+IOStatus TierFileSystem::NewWritableFile(const std::string& path, const FileOptions& file_options,
+                                         std::unique_ptr<rocksdb::FSWritableFile>* result,
+                                         IODebugContext* debug) {
+  if (!absl::StartsWith(path, staging_prefix_)) {
+    return target()->NewWritableFile(path, file_options, result, debug);
+  }
+  FileOptions changed = file_options;
+  changed.use_direct_writes = options_.staged.direct_io;
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  IOStatus status = target()->NewWritableFile(path, changed, &file, debug);
+  if (status.ok()) *result = std::make_unique<StagedFile>(std::move(file), options_.staged);
+  return status;
+}
+
+IOStatus TierFileSystem::NewRandomAccessFile(const std::string& path,
+                                             const FileOptions& file_options,
+                                             std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+                                             IODebugContext* debug) {
+  if (!options_.staged.direct_io || !absl::EndsWith(path, ".sst")) {
+    return target()->NewRandomAccessFile(path, file_options, result, debug);
+  }
+  FileOptions changed = file_options;
+  changed.use_direct_reads = true;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> file;
+  IOStatus status = target()->NewRandomAccessFile(path, changed, &file, debug);
+  if (status.ok()) *result = std::make_unique<TableFile>(std::move(file));
+  return status;
+}
+
+IOStatus TierFileSystem::DeleteFile(const std::string& path, const IOOptions& options,
+                                    IODebugContext* debug) {
+  if (!absl::StartsWith(path, database_prefix_)) return target()->DeleteFile(path, options, debug);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_changing_) {
+      held_.push_back(path);
+      return IOStatus::OK();
+    }
+  }
+  deletes_.Add();
+  delete_threads_.Run([this, path] {
+    target()->DeleteFile(path, {}, nullptr).PermitUncheckedError();
+    deletes_.Done();
+  });
+  return IOStatus::OK();
+}
+
+void TierFileSystem::BeginChange() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_changing_ = true;
+}
+
+void TierFileSystem::EndChange(bool is_done) {
+  std::vector<std::string> paths;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_changing_ = false;
+    paths = std::exchange(held_, {});
+  }
+  if (!is_done) return;
+  for (const std::string& path : paths) DeleteFile(path, {}, nullptr).PermitUncheckedError();
 }
 
 }  // namespace tessera

@@ -5,8 +5,11 @@
 #include <rocksdb/file_system.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "storage/io_threads.h"
 #include "storage/staged_file.h"
 
 namespace tessera {
@@ -15,12 +18,50 @@ struct TierFileOptions {
   // Files that are made in this folder are StagedFiles; all others are as `base` makes them.
   std::string staging_path;
   StagedFile::Options staged;
+  // Of the database.
+  std::string database_path;
 };
 
 // Forwards to base. Where direct_io is on, every table file (*.sst) is read directly; reads into
-// aligned memory, of aligned ranges, are not copied.
-std::shared_ptr<rocksdb::FileSystem> NewTierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
-                                                       const TierFileOptions& options);
+// aligned memory, of aligned ranges, are not copied. Thread-safe.
+class TierFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  TierFileSystem(std::shared_ptr<rocksdb::FileSystem> base, const TierFileOptions& options);
+  const char* Name() const override { return "TesseraTierFileSystem"; }
+
+  rocksdb::IOStatus NewWritableFile(const std::string& path,
+                                    const rocksdb::FileOptions& file_options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* result,
+                                    rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& file_options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+                                        rocksdb::IODebugContext* debug) override;
+  // Of files of the database: when EndChange says, on a thread, since a disk may take long to free
+  // space. What an error keeps, the database deletes when it is next opened.
+  rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+
+  // Between the two the database deletes no file. When the write of a manifest fails, RocksDB
+  // deletes the new files, though the manifest may have come to name them all the same; that
+  // database could not be opened again. REQUIRES: calls alternate.
+  void BeginChange();
+  // is_done: what was to be deleted is. Else it stays, for the database that is opened next to
+  // keep or delete.
+  void EndChange(bool is_done);
+
+  // Until what was to be deleted is, and its space free.
+  void WaitForDeletes() const { deletes_.Wait(); }
+
+ private:
+  const TierFileOptions options_;
+  const std::string staging_prefix_, database_prefix_;
+  std::mutex mutex_;
+  bool is_changing_ = false;       // guarded by mutex_
+  std::vector<std::string> held_;  // to be deleted; guarded by mutex_
+  mutable PendingCount deletes_;
+  IoThreads delete_threads_;
+};
 
 }  // namespace tessera
 

@@ -75,7 +75,11 @@ int64_t TierStoreImpl::free_bytes() const {
 }
 
 absl::Status TierStoreImpl::CheckSpace(int64_t bytes) const {
-  const int64_t free = free_bytes();
+  int64_t free = free_bytes();
+  if (bytes > free) {
+    file_system_->WaitForDeletes();
+    free = free_bytes();
+  }
   if (bytes <= free) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(options_.path, ": ", bytes, " bytes do not fit; ", free, " are free beside ",
@@ -132,14 +136,14 @@ absl::Status TierStoreImpl::DropStep(absl::string_view job, int64_t step) {
   std::lock_guard<std::mutex> change(change_mutex_);
   TESSERA_RETURN_IF_ERROR(EnsureDatabase());
   if (FindStep(name) == nullptr) return absl::OkStatus();
-  absl::Status status = database_->DeleteRecord(TierStepPrefix(job, step));
-  if (status.ok()) {
+  absl::Status status = Change([&]() -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(database_->DeleteRecord(TierStepPrefix(job, step)));
     {
       std::lock_guard<std::mutex> lock(mutex_);
       steps_.erase(name);
     }
-    status = database_->DropFiles(TierStepPrefix(job, step), TierStepEnd(job, step));
-  }
+    return database_->DropFiles(TierStepPrefix(job, step), TierStepEnd(job, step));
+  });
   // Once it has been opened again without this step, nothing of it is left.
   if (!status.ok() && (!Repair().ok() || FindStep(name) != nullptr)) {
     return absl::Status(status.code(), absl::StrCat(Describe(name), ": ", status.message()));

@@ -126,7 +126,7 @@ class TierStore {
   absl::Status Read(const TierKey& key, DType dtype, int64_t num_elements, absl::Span<uint8_t> to);
 
   // The step is gone when it returns, also for a process that is started later. OK if there is
-  // none. Takes as long as the file system needs to free the space.
+  // none. Its space becomes free in the background; CheckSpace waits for it where it is needed.
   virtual absl::Status DropStep(absl::string_view job, int64_t step) = 0;
   // All steps of a job.
   virtual absl::Status DropJob(absl::string_view job) = 0;

@@ -14,10 +14,6 @@
 namespace tessera {
 namespace {
 
-std::string StagingPath(const TierStoreOptions& options) {
-  return absl::StrCat(options.path, "/staging");
-}
-
 // Removes what lies in the folder.
 absl::Status Empty(rocksdb::Env& env, const std::string& path) {
   std::vector<std::string> names;
@@ -49,12 +45,13 @@ absl::Status TryWriting(rocksdb::Env& env, const std::string& path) {
 TierStoreImpl::TierStoreImpl(const TierStoreOptions& options)
     : options_(options),
       database_path_(absl::StrCat(options.path, "/db")),
-      staging_path_(StagingPath(options)),
+      staging_path_(absl::StrCat(options.path, "/staging")),
       write_threads_(options.write_depth),
-      file_system_(NewTierFileSystem(
+      file_system_(std::make_shared<TierFileSystem>(
           options.file_system != nullptr ? options.file_system : rocksdb::FileSystem::Default(),
-          {StagingPath(options),
-           {options.direct_io, options.write_buffer_bytes, &write_threads_}})),
+          TierFileOptions{staging_path_,
+                          {options.direct_io, options.write_buffer_bytes, &write_threads_},
+                          database_path_})),
       env_(rocksdb::NewCompositeEnv(file_system_)),
       build_threads_(std::min(options.build_threads, options.write_depth)),
       read_threads_(options.read_depth) {}
@@ -113,11 +110,23 @@ absl::Status TierStoreImpl::EnsureDatabase() {
   return Repair();
 }
 
+absl::Status TierStoreImpl::Change(const std::function<absl::Status()>& change) {
+  file_system_->BeginChange();
+  absl::Status status = change();
+  // Closed before anything may be deleted that it thinks it does not need.
+  if (!status.ok()) database_ = nullptr;
+  file_system_->EndChange(/*is_done=*/status.ok());
+  return status;
+}
+
 absl::Status TierStoreImpl::Repair() {
+  file_system_->BeginChange();
   database_ = nullptr;
-  TESSERA_ASSIGN_OR_RETURN(auto database, TierDatabase::Open(database_path_, env_.get()));
-  TESSERA_RETURN_IF_ERROR(Load(*database));
-  database_ = std::move(database);
+  file_system_->EndChange(/*is_done=*/false);
+  TESSERA_RETURN_IF_ERROR(Change([this]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(database_, TierDatabase::Open(database_path_, env_.get()));
+    return Load(*database_);
+  }));
   std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.repairs;
   return absl::OkStatus();
@@ -156,23 +165,24 @@ absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<s
   const std::string bytes = EncodeTierStepRecord(record);
   std::lock_guard<std::mutex> change(change_mutex_);
   TESSERA_RETURN_IF_ERROR(EnsureDatabase());
-  absl::Status status;
-  if (!paths.empty()) status = database_->Ingest(paths);
-  if (status.ok()) status = database_->PutRecord(key, bytes);
-  absl::StatusOr<Paths> ingested = status.ok() ? PathsOf(*database_) : status;
-  if (!ingested.ok()) {
+  absl::Status status = Change([&]() -> absl::Status {
+    if (!paths.empty()) TESSERA_RETURN_IF_ERROR(database_->Ingest(paths));
+    TESSERA_RETURN_IF_ERROR(database_->PutRecord(key, bytes));
+    TESSERA_ASSIGN_OR_RETURN(Paths ingested, PathsOf(*database_));
+    std::lock_guard<std::mutex> lock(mutex_);
+    steps_.insert_or_assign(name, MakeStep(std::move(record), std::move(ingested[name])));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
     if (!Repair().ok()) {
       doomed_.insert(name);
-      return ingested.status();
+      return status;
     }
     // An error after the record had reached the disk: the step is there, whole.
-    if (FindStep(name) == nullptr) return ingested.status();
+    if (FindStep(name) == nullptr) return status;
   }
   std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.committed_steps;
-  if (ingested.ok()) {
-    steps_.insert_or_assign(name, MakeStep(std::move(record), std::move((*ingested)[name])));
-  }
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include <rocksdb/env.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 
 #include "storage/io_threads.h"
 #include "storage/tier_database.h"
+#include "storage/tier_file_system.h"
 #include "storage/tier_store.h"
 #include "storage/tier_value.h"
 
@@ -65,6 +67,8 @@ class TierStoreImpl : public TierStore {
   // Opens the database anew, drops what no record names, and takes its steps over.
   absl::Status Repair();
   absl::Status Load(TierDatabase& database);
+  // Runs a change of the database; after an error closes it.
+  absl::Status Change(const std::function<absl::Status()>& change);
   absl::Status Commit(const TierStepName& name, const std::vector<std::string>& paths,
                       TierStepRecord record);
 
@@ -75,7 +79,7 @@ class TierStoreImpl : public TierStore {
   const TierStoreOptions options_;
   const std::string database_path_, staging_path_;
   IoThreads write_threads_;
-  const std::shared_ptr<rocksdb::FileSystem> file_system_;
+  const std::shared_ptr<TierFileSystem> file_system_;
   const std::unique_ptr<rocksdb::Env> env_;
 
   // Locks are taken in this order.

@@ -53,11 +53,16 @@ std::string TestMetadata(const std::string& job, int64_t step) {
 
 absl::Status WriteTestStep(TierStore& store, const std::string& job, int64_t step,
                            const std::vector<TestValue>& values) {
-  std::vector<std::vector<uint8_t>> bytes;
+  // Every other value in memory that is not aligned, which goes another way.
+  std::vector<AlignedBuffer> memory;
+  std::vector<absl::Span<uint8_t>> bytes;
   int64_t total = 0;
   for (const TestValue& value : values) {
-    bytes.push_back(TestBytes(job, step, value));
-    total += static_cast<int64_t>(bytes.back().size());
+    const std::vector<uint8_t> content = TestBytes(job, step, value);
+    memory.emplace_back(static_cast<int64_t>(content.size()) + 1);
+    bytes.emplace_back(memory.back().data() + memory.size() % 2, content.size());
+    std::copy(content.begin(), content.end(), bytes.back().begin());
+    total += static_cast<int64_t>(content.size());
   }
   TESSERA_ASSIGN_OR_RETURN(auto writer, store.BeginStep(job, step, total));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -78,11 +83,15 @@ absl::Status CheckTestStep(TierStore& store, const std::string& job, int64_t ste
   if (found->metadata != TestMetadata(job, step)) return absl::DataLossError("metadata");
   TESSERA_ASSIGN_OR_RETURN(const auto headers, store.Values(job, step));
   if (headers.size() != values.size()) return absl::DataLossError("number of values");
+  bool is_aligned = true;
   for (const TestValue& value : values) {
-    std::vector<uint8_t> bytes(value.num_elements * DTypeSizeBytes(value.dtype));
+    const std::vector<uint8_t> expected = TestBytes(job, step, value);
+    const AlignedBuffer memory(static_cast<int64_t>(expected.size()) + 1);
+    is_aligned = !is_aligned;
+    const absl::Span<uint8_t> bytes(memory.data() + (is_aligned ? 0 : 1), expected.size());
     TESSERA_RETURN_IF_ERROR(store.Read({job, step, value.unit, value.kind, value.begin},
-                                       value.dtype, value.num_elements, absl::MakeSpan(bytes)));
-    if (bytes != TestBytes(job, step, value)) {
+                                       value.dtype, value.num_elements, bytes));
+    if (!std::equal(bytes.begin(), bytes.end(), expected.begin())) {
       return absl::InternalError(absl::StrCat("wrong bytes read as right: ", job, " ", step, " ",
                                               value.unit, " ", value.kind));
     }

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "storage/aligned_buffer.h"
 #include "storage/tier_store.h"
 
 namespace tessera {
