@@ -8,13 +8,14 @@ IoThreads::IoThreads(int depth) : depth_(depth) {
   for (int i = 0; i < depth; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
-IoThreads::~IoThreads() {
+void IoThreads::Join() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     is_closing_ = true;
   }
   has_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void IoThreads::Run(std::function<void()> work) {

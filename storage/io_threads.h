@@ -17,14 +17,15 @@ class IoThreads {
  public:
   // REQUIRES: depth >= 1.
   explicit IoThreads(int depth);
-  // Runs what is queued, and waits for it.
-  ~IoThreads();
+  ~IoThreads() { Join(); }
   IoThreads(const IoThreads&) = delete;
   IoThreads& operator=(const IoThreads&) = delete;
 
   // Queues work; blocks while the queue is full. Work is started in the order of these calls.
   // REQUIRES: not called from a thread of this object, which might wait for itself.
   void Run(std::function<void()> work);
+  // Runs what is queued, and waits for it; no work may come after. Can be called again.
+  void Join();
 
  private:
   void Loop();
