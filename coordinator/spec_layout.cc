@@ -178,6 +178,26 @@ plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
   return request;
 }
 
+plan::StateOffload OffloadOf(const v1::StateOffload& state) {
+  plan::StateOffload offload;
+  if (state.tier() == v1::TIER_HOST) offload.tier = plan::Tier::kHost;
+  if (state.tier() == v1::TIER_NVME) offload.tier = plan::Tier::kNvme;
+  if (state.has_fraction()) offload.fraction = state.fraction();
+  return offload;
+}
+
+plan::OffloadOptions OffloadOf(const v1::TrainingJobSpec& spec) {
+  const v1::OffloadSpec& offload = spec.offload();
+  plan::OffloadOptions options;
+  options.optimizer = OffloadOf(offload.optimizer());
+  options.gradients = OffloadOf(offload.gradients());
+  options.parameters = OffloadOf(offload.parameters());
+  options.activations = offload.activations();
+  if (offload.has_buffers()) options.buffers = offload.buffers();
+  if (offload.has_buffer_bytes()) options.buffer_bytes = offload.buffer_bytes();
+  return options;
+}
+
 plan::LedgerRequest LedgerOf(const v1::TrainingJobSpec& spec,
                              const std::vector<plan::StageChunk>& chunks, int pp_rank) {
   plan::LedgerRequest request;
@@ -187,6 +207,7 @@ plan::LedgerRequest LedgerOf(const v1::TrainingJobSpec& spec,
   if (spec.parameter_gather().has_prefetch_units()) {
     request.prefetch_units = spec.parameter_gather().prefetch_units();
   }
+  request.offload = OffloadOf(spec);
   return request;
 }
 

@@ -8,6 +8,7 @@
 #include "plan/layout_check.h"
 #include "plan/ledger.h"
 #include "plan/mesh.h"
+#include "plan/offload.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/stage_partition.h"
 #include "plan/step_traffic.h"
@@ -33,6 +34,9 @@ plan::ModelSizes ModelSizesOf(const v1::ModelSpec& model);
 // chunks: those of the ranks in question.
 plan::TrafficRequest TrafficOf(const v1::TrainingJobSpec& spec,
                                const std::vector<plan::StageChunk>& chunks);
+// Absent: nothing is offloaded.
+plan::StateOffload OffloadOf(const v1::StateOffload& state);
+plan::OffloadOptions OffloadOf(const v1::TrainingJobSpec& spec);
 // Of a rank of pp_rank that neither samples nor traces.
 plan::LedgerRequest LedgerOf(const v1::TrainingJobSpec& spec,
                              const std::vector<plan::StageChunk>& chunks, int pp_rank);

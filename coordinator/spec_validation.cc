@@ -9,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/offload_validation.h"
+#include "coordinator/spec_check.h"
 #include "coordinator/spec_layout.h"
 #include "plan/layout_check.h"
 #include "plan/mesh.h"
@@ -17,42 +19,7 @@
 namespace tessera {
 namespace {
 
-// Remembers the first violation; later checks are then skipped by the caller's order.
-class Check {
- public:
-  absl::Status status() const { return status_; }
-
-  void Require(bool holds, absl::string_view field, const absl::AlphaNum& value,
-               absl::string_view rule) {
-    if (status_.ok() && !holds) status_ = InvalidField(field, value.Piece(), rule);
-  }
-  void Support(bool holds, absl::string_view field, const absl::AlphaNum& value,
-               absl::string_view rule) {
-    if (status_.ok() && !holds) {
-      status_ = FieldError(absl::StatusCode::kUnimplemented, field, value.Piece(),
-                           absl::StrCat("not supported by this version: ", rule));
-    }
-  }
-  void Range(int64_t value, int64_t low, int64_t high, absl::string_view field) {
-    Require(value >= low && value <= high, field, value,
-            absl::StrCat("must be ", low, " .. ", high));
-  }
-  // low <= value < high, and a number.
-  void HalfOpen(double value, double low, double high, absl::string_view field) {
-    Require(value >= low && value < high, field, value,
-            absl::StrCat("must be at least ", low, " and less than ", high));
-  }
-  void Positive(double value, absl::string_view field) {
-    Require(value > 0 && std::isfinite(value), field, value, "must be a positive finite number");
-  }
-  template <typename Enum>
-  void Enumerated(Enum value, bool is_valid, absl::string_view field) {
-    Require(is_valid, field, static_cast<int>(value), "is not a value of this enum");
-  }
-
- private:
-  absl::Status status_;
-};
+using Check = SpecCheck;
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxTokensPerRank = int64_t{1} << 27;
@@ -318,6 +285,8 @@ void CheckRun(const v1::TrainingJobSpec& spec, Check& check) {
   check.Require(!verifies || !spec.has_export_(), "spec.export", "", kNotVerified);
   check.Require(!verifies || !spec.has_trace(), "spec.trace", "", kNotVerified);
   CheckRecompute(spec, check);
+  CheckOffload(spec, check);
+  check.Range(spec.priority(), -1000, 1000, "spec.priority");
   if (!spec.initial_weights().empty()) {
     CheckPath(spec.initial_weights(), "spec.initial_weights", "data", check);
   }
@@ -353,6 +322,7 @@ void CheckSupported(const v1::TrainingJobSpec& spec, Check& check) {
       spec.optimizer().gradient_clipping() == v1::GRADIENT_CLIPPING_BEFORE_REDUCE;
   check.Support(!clips_before || MeshOf(spec.mesh()).cp == 1, "spec.optimizer.gradient_clipping",
                 "before_reduce", "after_reduce only where spec.mesh.cp is above 1");
+  CheckOffloadSupported(spec, check);
 }
 
 }  // namespace
