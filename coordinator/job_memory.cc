@@ -38,6 +38,14 @@ v1::DeviceMemory ToProto(const plan::RankLedger& ledger) {
   return memory;
 }
 
+std::optional<v1::TierMemory> TiersToProto(const plan::RankLedger& ledger) {
+  if (ledger.host_bytes == 0 && ledger.nvme_bytes == 0) return std::nullopt;
+  v1::TierMemory tiers;
+  tiers.set_host_bytes(ledger.host_bytes);
+  tiers.set_nvme_bytes(ledger.nvme_bytes);
+  return tiers;
+}
+
 JobMemory::JobMemory(const v1::TrainingJobSpec& spec, int num_threads)
     : mesh_(MeshOf(spec.mesh())), num_threads_(num_threads) {
   const std::vector<std::vector<plan::StageChunk>> stages = StagesOf(spec);
@@ -71,13 +79,14 @@ const plan::RankLedger& JobMemory::Needed(int global_rank) const {
   return NeedsWholeModel(global_rank) ? *one_rank_ : OfLayout(global_rank);
 }
 
-std::vector<int64_t> JobMemory::NeededBytes() const {
-  std::vector<int64_t> bytes;
-  bytes.reserve(mesh_.world_size());
+std::vector<TierBytes> JobMemory::Needs() const {
+  std::vector<TierBytes> needs;
+  needs.reserve(mesh_.world_size());
   for (int rank = 0; rank < mesh_.world_size(); ++rank) {
-    bytes.push_back(Needed(rank).needed_bytes());
+    const plan::RankLedger& ledger = Needed(rank);
+    needs.push_back({ledger.needed_bytes(), ledger.host_bytes, ledger.nvme_bytes});
   }
-  return bytes;
+  return needs;
 }
 
 const plan::RankLedger& JobMemory::Fullest(int pp_rank) const {

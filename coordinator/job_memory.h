@@ -1,4 +1,5 @@
-// What each rank of a job will hold of its device's memory: a pure function of the job's spec.
+// What each rank of a job will hold of its device's and its host's memory and of its disk: a pure
+// function of the job's spec.
 #ifndef TESSERA_COORDINATOR_JOB_MEMORY_H_
 #define TESSERA_COORDINATOR_JOB_MEMORY_H_
 
@@ -6,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "coordinator/placement.h"
 #include "plan/ledger.h"
 #include "plan/mesh.h"
 #include "proto/tessera/v1/memory.pb.h"
@@ -14,6 +16,8 @@
 namespace tessera {
 
 v1::DeviceMemory ToProto(const plan::RankLedger& ledger);
+// Nothing: the rank holds nothing outside of its device.
+std::optional<v1::TierMemory> TiersToProto(const plan::RankLedger& ledger);
 
 class JobMemory {
  public:
@@ -28,8 +32,8 @@ class JobMemory {
   const plan::RankLedger& Needed(int global_rank) const;
   // Whether that is the whole model.
   bool NeedsWholeModel(int global_rank) const;
-  // Needed(...).needed_bytes() by global rank.
-  std::vector<int64_t> NeededBytes() const;
+  // Needed(...) by global rank: of its device needed_bytes().
+  std::vector<TierBytes> Needs() const;
   // Needed of the rank of this pp_rank that needs most.
   const plan::RankLedger& Fullest(int pp_rank) const;
 

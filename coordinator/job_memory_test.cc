@@ -21,7 +21,8 @@ int64_t Total(const plan::RankLedger& ledger) { return ledger.total_bytes(); }
 
 TEST(JobMemory, RanksOfAStageNeedTheSame) {
   const JobMemory memory(Spec(), 1);
-  const std::vector<int64_t> bytes = memory.NeededBytes();
+  std::vector<int64_t> bytes;
+  for (const TierBytes& needs : memory.Needs()) bytes.push_back(needs.device);
   ASSERT_EQ(bytes.size(), 8u);
   // Ranks are (dp, pp, tp).
   for (const int rank : {1, 4, 5}) EXPECT_EQ(bytes[rank], bytes[0]) << rank;
@@ -82,6 +83,15 @@ TEST(JobMemory, ThreadsHaveWorkspacesOfTheirOwn) {
   v1::TrainingJobSpec spec = Spec();
   EXPECT_GE(Total(JobMemory(spec, 8).Needed(0)), Total(JobMemory(spec, 1).Needed(0)));
   EXPECT_EQ(JobMemory(spec, 8).num_threads(), 8);
+}
+
+TEST(JobMemory, OtherTiersAreAMessageOnlyWhereTheyAreUsed) {
+  plan::RankLedger ledger;
+  EXPECT_FALSE(TiersToProto(ledger).has_value());
+  ledger.host_bytes = 7;
+  ledger.nvme_bytes = 8;
+  EXPECT_EQ(TiersToProto(ledger)->host_bytes(), 7);
+  EXPECT_EQ(TiersToProto(ledger)->nvme_bytes(), 8);
 }
 
 TEST(JobMemory, BecomesAMessage) {

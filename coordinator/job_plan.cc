@@ -152,6 +152,9 @@ void AddStages(const v1::TrainingJobSpec& spec, const plan::ScheduleOptions& opt
 void AddMemory(const JobMemory& memory, v1::TrainingPlan& out) {
   for (v1::PlannedStage& stage : *out.mutable_stages()) {
     *stage.mutable_memory() = ToProto(memory.Fullest(stage.pp_rank()));
+    if (const auto tiers = TiersToProto(memory.Fullest(stage.pp_rank())); tiers.has_value()) {
+      *stage.mutable_tiers() = *tiers;
+    }
   }
 }
 

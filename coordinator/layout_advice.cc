@@ -6,7 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "coordinator/job_memory.h"
 #include "coordinator/spec_layout.h"
 #include "coordinator/spec_validation.h"
 #include "plan/layout_choice.h"
@@ -37,18 +39,17 @@ plan::LayoutJob LayoutJobOf(const v1::TrainingJobSpec& spec, int num_threads) {
   return job;
 }
 
-// A worker for each rank of the job, and those that are as large.
 plan::LayoutSearchRequest SearchOf(const v1::TrainingJobSpec& spec,
-                                   std::vector<int64_t> memory_bytes, int num_threads) {
-  std::sort(memory_bytes.begin(), memory_bytes.end(), std::greater<>());
+                                   const std::vector<TierBytes>& has, int num_threads) {
   plan::LayoutSearchRequest request;
   request.job = LayoutJobOf(spec, num_threads);
-  request.capacity_bytes = memory_bytes[MeshOf(spec.mesh()).world_size() - 1];
-  request.ranks =
-      static_cast<int>(std::count_if(memory_bytes.begin(), memory_bytes.end(), [&](int64_t bytes) {
-        return bytes >= request.capacity_bytes;
-      }));
+  for (const TierBytes& worker : has) request.device_bytes.push_back(worker.device);
   return request;
+}
+
+bool Fits(const JobMemory& memory, const std::vector<TierBytes>& has) {
+  return memory.mesh().world_size() <= static_cast<int>(has.size()) &&
+         !FindShortage(memory.Needs(), has).has_value();
 }
 
 v1::Recompute ToProto(plan::RecomputeKind recompute) {
@@ -120,6 +121,58 @@ std::string JobFileLines(const v1::TrainingJobSpec& spec, const v1::TrainingJobS
   return text;
 }
 
+// Moves the state to the tier, all of it, unless it is as far away already.
+void Move(v1::Tier tier, v1::StateOffload& state) {
+  if (state.tier() > tier) return;
+  state.set_tier(tier);
+  state.clear_fraction();
+}
+
+// The spec with its optimizer state, and with kinds > 1 its gradients and then its parameters, on
+// the tier.
+v1::TrainingJobSpec Offloaded(v1::TrainingJobSpec spec, v1::Tier tier, int kinds) {
+  v1::OffloadSpec& offload = *spec.mutable_offload();
+  Move(tier, *offload.mutable_optimizer());
+  if (kinds > 1) Move(tier, *offload.mutable_gradients());
+  if (kinds > 2) Move(tier, *offload.mutable_parameters());
+  return spec;
+}
+
+std::string OffloadLine(const v1::OffloadSpec& offload) {
+  std::vector<std::string> parts;
+  auto add = [&](absl::string_view name, bool is_there, const v1::StateOffload& state) {
+    if (!is_there) return;
+    std::string text = absl::StrCat(name, ": {tier: ", plan::TierName(OffloadOf(state).tier));
+    if (state.has_fraction()) absl::StrAppend(&text, ", fraction: ", state.fraction());
+    parts.push_back(text + "}");
+  };
+  add("optimizer", offload.has_optimizer(), offload.optimizer());
+  add("gradients", offload.has_gradients(), offload.gradients());
+  add("parameters", offload.has_parameters(), offload.parameters());
+  if (offload.activations()) parts.emplace_back("activations: true");
+  if (offload.has_buffers()) parts.push_back(absl::StrCat("buffers: ", offload.buffers()));
+  if (offload.has_buffer_bytes()) {
+    parts.push_back(absl::StrCat("buffer_bytes: ", offload.buffer_bytes()));
+  }
+  return absl::StrCat("offload: {", absl::StrJoin(parts, ", "), "}\n");
+}
+
+// Of the rank that needs most of its device.
+std::string NeedsText(const JobMemory& memory) {
+  int worst = 0;
+  for (int pp_rank = 1; pp_rank < memory.mesh().pp; ++pp_rank) {
+    const bool is_worse =
+        memory.Fullest(pp_rank).needed_bytes() > memory.Fullest(worst).needed_bytes();
+    if (is_worse) worst = pp_rank;
+  }
+  const plan::RankLedger& ledger = memory.Fullest(worst);
+  std::string text =
+      absl::StrCat("# pp_rank ", worst, " needs most: device ", BytesText(ledger.needed_bytes()),
+                   ", host ", BytesText(ledger.host_bytes));
+  if (ledger.nvme_bytes > 0) absl::StrAppend(&text, ", nvme ", BytesText(ledger.nvme_bytes));
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string BytesText(int64_t bytes) {
@@ -140,18 +193,35 @@ std::string CategoriesText(const plan::RankLedger& ledger) {
 }
 
 std::vector<std::string> LayoutsThatFit(const v1::TrainingJobSpec& spec,
-                                        const std::vector<int64_t>& memory_bytes, int num_threads) {
+                                        const std::vector<TierBytes>& has, int num_threads) {
   std::vector<std::string> layouts;
   for (const plan::FittingLayout& layout :
-       plan::FindFittingLayouts(SearchOf(spec, memory_bytes, num_threads))) {
+       plan::FindFittingLayouts(SearchOf(spec, has, num_threads))) {
     const v1::TrainingJobSpec changed = ChangedSpec(spec, layout);
     if (!ValidateSpec(changed).ok()) continue;  // of rules that a layout alone does not tell
+    if (!Fits(JobMemory(changed, num_threads), has)) continue;  // on other tiers than the device
     layouts.push_back(absl::StrCat("# pp_rank ", layout.worst_pp_rank,
                                    " needs most: ", BytesText(layout.ledger.needed_bytes()), ": ",
                                    CategoriesText(layout.ledger), "\n",
                                    JobFileLines(spec, changed, layout)));
   }
   return layouts;
+}
+
+std::vector<std::string> OffloadsThatFit(const v1::TrainingJobSpec& spec,
+                                         const std::vector<TierBytes>& has, int num_threads) {
+  std::vector<std::string> offloads;
+  for (const v1::Tier tier : {v1::TIER_HOST, v1::TIER_NVME}) {
+    for (int kinds = 1; kinds <= 3; ++kinds) {
+      const v1::TrainingJobSpec changed = Offloaded(spec, tier, kinds);
+      if (!ValidateSpec(changed).ok()) continue;
+      const JobMemory memory(changed, num_threads);
+      if (!Fits(memory, has)) continue;
+      offloads.push_back(absl::StrCat(NeedsText(memory), OffloadLine(changed.offload())));
+      break;
+    }
+  }
+  return offloads;
 }
 
 }  // namespace tessera

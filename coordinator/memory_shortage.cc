@@ -8,26 +8,70 @@
 #include "proto/rpc/field_error.h"
 
 namespace tessera {
+namespace {
+
+const char* KindOf(plan::Tier tier) {
+  switch (tier) {
+    case plan::Tier::kDevice:
+      return "device memory";
+    case plan::Tier::kHost:
+      return "host memory";
+    case plan::Tier::kNvme:
+      return "nvme space";
+  }
+  return "memory";
+}
+
+// What the bytes are for.
+std::string PurposeOf(const JobMemory& memory, const MemoryShortage& shortage) {
+  switch (shortage.tier) {
+    case plan::Tier::kDevice:
+      return absl::StrCat(memory.NeedsWholeModel(shortage.global_rank)
+                              ? "the whole model, which global_rank 0 verifies against; "
+                              : "",
+                          CategoriesText(memory.Needed(shortage.global_rank)));
+    case plan::Tier::kHost:
+      return "offloaded state and the buffers through which it passes";
+    case plan::Tier::kNvme:
+      return "offloaded state, two steps of what is committed";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ShortageReason(plan::Tier tier) {
+  switch (tier) {
+    case plan::Tier::kDevice:
+      return "INSUFFICIENT_DEVICE_MEMORY";
+    case plan::Tier::kHost:
+      return "INSUFFICIENT_HOST_MEMORY";
+    case plan::Tier::kNvme:
+      return "INSUFFICIENT_NVME_SPACE";
+  }
+  return "INSUFFICIENT_MEMORY";
+}
 
 std::string ShortageText(const JobMemory& memory, const MemoryShortage& shortage, size_t workers) {
-  const int rank = shortage.global_rank;
-  return absl::StrCat(
-      "device memory: pp_rank ", plan::CoordinatesOf(memory.mesh(), rank).pp_rank, " needs ",
-      BytesText(shortage.needed_bytes), " (",
-      memory.NeedsWholeModel(rank) ? "the whole model, which global_rank 0 verifies against; " : "",
-      CategoriesText(memory.Needed(rank)), "); ", shortage.ranks, " of ",
-      memory.mesh().world_size(), " ranks need as much, ", shortage.workers, " of ", workers,
-      " attached workers have as much, the largest has ", BytesText(shortage.largest_bytes));
+  return absl::StrCat(KindOf(shortage.tier), ": pp_rank ",
+                      plan::CoordinatesOf(memory.mesh(), shortage.global_rank).pp_rank, " needs ",
+                      BytesText(shortage.needed_bytes), " (", PurposeOf(memory, shortage), "); ",
+                      shortage.ranks, " of ", memory.mesh().world_size(), " ranks need as much, ",
+                      shortage.workers, " of ", workers, " attached workers have as much",
+                      shortage.is_combined ? " besides all else that the rank needs" : "",
+                      ", the largest has ", BytesText(shortage.largest_bytes));
 }
 
 absl::Status InsufficientMemory(const v1::TrainingJobSpec& spec, const JobMemory& memory,
-                                const MemoryShortage& shortage,
-                                const std::vector<int64_t>& memory_bytes) {
-  std::string text = ShortageText(memory, shortage, memory_bytes.size());
+                                const MemoryShortage& shortage, const std::vector<TierBytes>& has) {
+  std::string text = ShortageText(memory, shortage, has.size());
   std::vector<std::string> layouts;
   // Another layout does not make the whole model smaller.
   if (!memory.NeedsWholeModel(shortage.global_rank)) {
-    layouts = LayoutsThatFit(spec, memory_bytes, memory.num_threads());
+    layouts = LayoutsThatFit(spec, has, memory.num_threads());
+    for (std::string& offload : OffloadsThatFit(spec, has, memory.num_threads())) {
+      layouts.push_back(std::move(offload));
+    }
   }
   if (layouts.empty()) {
     absl::StrAppend(&text, "; no layout nearby fits");
@@ -35,7 +79,19 @@ absl::Status InsufficientMemory(const v1::TrainingJobSpec& spec, const JobMemory
     absl::StrAppend(&text, ". The nearest layouts that fit, as lines of the job file:\n",
                     absl::StrJoin(layouts, "\n"));
   }
-  return WithReason(absl::ResourceExhaustedError(text), kInsufficientDeviceMemory);
+  return WithReason(absl::ResourceExhaustedError(text), ShortageReason(shortage.tier));
+}
+
+std::optional<WorkerShortfall> FindShortfall(const Candidate& worker, int global_rank,
+                                             const TierBytes& needs) {
+  for (const plan::Tier tier : kTiers) {
+    if (worker.has.of(tier) >= needs.of(tier)) continue;
+    return WorkerShortfall{
+        tier, absl::StrCat(KindOf(tier), ": global_rank ", global_rank, " needs ",
+                           BytesText(needs.of(tier)), ", ", worker.worker,
+                           ", which holds its state, has ", BytesText(worker.has.of(tier)))};
+  }
+  return std::nullopt;
 }
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
-// What to tell about a job for which the workers' devices are too small: pure functions.
+// What to tell about a job for which the workers have too little: pure functions.
 #ifndef TESSERA_COORDINATOR_MEMORY_SHORTAGE_H_
 #define TESSERA_COORDINATOR_MEMORY_SHORTAGE_H_
 
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,17 +14,26 @@
 
 namespace tessera {
 
-// Reason of the error and of the condition.
-inline constexpr char kInsufficientDeviceMemory[] = "INSUFFICIENT_DEVICE_MEMORY";
+// Reason of the error and of the condition: INSUFFICIENT_DEVICE_MEMORY, INSUFFICIENT_HOST_MEMORY,
+// INSUFFICIENT_NVME_SPACE.
+std::string ShortageReason(plan::Tier tier);
 
 // Which pp_rank needs how many bytes of what, and how many workers have as much.
 std::string ShortageText(const JobMemory& memory, const MemoryShortage& shortage, size_t workers);
 
-// RESOURCE_EXHAUSTED: ShortageText, then the nearest layouts that fit, as text of a job file.
-// memory_bytes: of the attached workers.
+// RESOURCE_EXHAUSTED: ShortageText, then the nearest layouts that fit, and what of the state can
+// leave the device so that it fits, as text of a job file. has: of the attached workers.
 absl::Status InsufficientMemory(const v1::TrainingJobSpec& spec, const JobMemory& memory,
-                                const MemoryShortage& shortage,
-                                const std::vector<int64_t>& memory_bytes);
+                                const MemoryShortage& shortage, const std::vector<TierBytes>& has);
+
+// Of a rank that must go where its state is: the first tier of which that worker has too little;
+// nothing where it has enough.
+struct WorkerShortfall {
+  plan::Tier tier = plan::Tier::kDevice;
+  std::string message;  // names worker, rank, needed and available bytes
+};
+std::optional<WorkerShortfall> FindShortfall(const Candidate& worker, int global_rank,
+                                             const TierBytes& needs);
 
 }  // namespace tessera
 

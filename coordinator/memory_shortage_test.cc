@@ -30,10 +30,17 @@ v1::TrainingJobSpec Spec() {
   return spec;
 }
 
-absl::Status Refusal(const v1::TrainingJobSpec& spec, const std::vector<int64_t>& memory_bytes) {
+// Workers of which only the devices are small.
+std::vector<TierBytes> Devices(const std::vector<int64_t>& bytes) {
+  std::vector<TierBytes> devices;
+  for (const int64_t each : bytes) devices.push_back({each, int64_t{1} << 40, int64_t{1} << 40});
+  return devices;
+}
+
+absl::Status Refusal(const v1::TrainingJobSpec& spec, const std::vector<int64_t>& device_bytes) {
   const JobMemory memory(spec, 1);
-  return InsufficientMemory(spec, memory, FindShortage(memory.NeededBytes(), memory_bytes).value(),
-                            memory_bytes);
+  const std::vector<TierBytes> has = Devices(device_bytes);
+  return InsufficientMemory(spec, memory, FindShortage(memory.Needs(), has).value(), has);
 }
 
 TEST(MemoryShortageTest, NamesTheRankItsCategoriesAndTheLargestDevice) {
@@ -55,7 +62,7 @@ TEST(MemoryShortageTest, NamesTheRankItsCategoriesAndTheLargestDevice) {
 TEST(MemoryShortageTest, OffersTheNearestLayoutsAsTextOfAJobFile) {
   const int64_t needed = JobMemory(Spec(), 1).Needed(0).needed_bytes();
   const std::vector<std::string> layouts =
-      LayoutsThatFit(Spec(), std::vector<int64_t>(2, needed - 1000000), 1);
+      LayoutsThatFit(Spec(), Devices(std::vector<int64_t>(2, needed - 1000000)), 1);
   ASSERT_FALSE(layouts.empty());
   v1::TrainingJobSpec sharded = Spec();
   sharded.set_zero_stage(1);
@@ -73,7 +80,7 @@ TEST(MemoryShortageTest, OffersAMeshWhole) {
   spec.clear_mesh();
   const int64_t needed = JobMemory(spec, 1).Needed(0).needed_bytes();
   const std::vector<std::string> layouts =
-      LayoutsThatFit(spec, std::vector<int64_t>(4, needed * 2 / 3), 1);
+      LayoutsThatFit(spec, Devices(std::vector<int64_t>(4, needed * 2 / 3)), 1);
   EXPECT_THAT(layouts, testing::Contains(HasSubstr("\nmesh: {dp: 1, cp: 1, pp: 1, tp: 2}\n")));
 }
 
@@ -84,7 +91,7 @@ TEST(MemoryShortageTest, OffersAPartitionThatAnotherNumberOfStagesCanHave) {
   int with_stages = 0;
   for (const int64_t percent : {95, 80, 60, 40, 30}) {
     for (const std::string& layout :
-         LayoutsThatFit(spec, std::vector<int64_t>(8, needed * percent / 100), 1)) {
+         LayoutsThatFit(spec, Devices(std::vector<int64_t>(8, needed * percent / 100)), 1)) {
       const bool has_stages =
           absl::StrContains(layout, "pp: ") && !absl::StrContains(layout, "pp: 1");
       EXPECT_EQ(absl::StrContains(layout, "chunk_layers: []\n"), has_stages) << layout;
@@ -101,7 +108,7 @@ TEST(MemoryShortageTest, OffersNothingThatWouldBeRefused) {
   const int64_t needed = JobMemory(spec, 1).Needed(0).needed_bytes();
   for (const int64_t percent : {95, 80, 60, 40, 30}) {
     for (const std::string& layout :
-         LayoutsThatFit(spec, std::vector<int64_t>(8, needed * percent / 100), 1)) {
+         LayoutsThatFit(spec, Devices(std::vector<int64_t>(8, needed * percent / 100)), 1)) {
       EXPECT_THAT(layout, Not(HasSubstr("cp: 2"))) << layout;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -14,19 +15,27 @@ namespace {
 
 using Workers = std::vector<std::string>;
 
-// "worker host", or "worker host bytes".
+// "worker host", then bytes of the device, of the host and on nvme, as many as there are.
 std::vector<Candidate> Idle(const std::vector<std::string>& texts) {
   std::vector<Candidate> idle;
   for (const std::string& text : texts) {
     const std::vector<std::string> parts = absl::StrSplit(text, ' ');
-    idle.push_back({parts[0], parts[1], parts.size() > 2 ? std::stoll(parts[2]) : 0});
+    auto bytes = [&](size_t part) { return part < parts.size() ? std::stoll(parts[part]) : 0; };
+    idle.push_back({parts[0], parts[1], {bytes(2), bytes(3), bytes(4)}});
   }
   return idle;
 }
 
+// Of devices alone.
+std::vector<TierBytes> Devices(const std::vector<int64_t>& bytes) {
+  std::vector<TierBytes> devices;
+  for (const int64_t each : bytes) devices.push_back({.device = each});
+  return devices;
+}
+
 // Of ranks that need nothing.
 absl::StatusOr<Workers> PlaceAny(const plan::MeshSize& mesh, const std::vector<Candidate>& idle) {
-  return PlaceRanks(mesh, std::vector<int64_t>(mesh.world_size()), idle);
+  return PlaceRanks(mesh, std::vector<TierBytes>(mesh.world_size()), idle);
 }
 
 TEST(Placement, IsAFunctionOfTheIdleWorkers) {
@@ -43,8 +52,8 @@ TEST(Placement, FullestHostFirst) {
 TEST(Placement, KeepsTpGroupsInsideAHostWhereTheyFit) {
   const plan::MeshSize mesh{.dp = 3, .cp = 1, .pp = 1, .tp = 2};
   std::vector<Candidate> idle;
-  for (const char* worker : {"a0", "a1", "a2"}) idle.push_back({worker, "a", 0});
-  for (const char* worker : {"b0", "b1", "b2"}) idle.push_back({worker, "b", 0});
+  for (const char* worker : {"a0", "a1", "a2"}) idle.push_back({worker, "a", {}});
+  for (const char* worker : {"b0", "b1", "b2"}) idle.push_back({worker, "b", {}});
   const Workers placed = *PlaceAny(mesh, idle);
   EXPECT_EQ(placed, (Workers{"a0", "a1", "b0", "b1", "a2", "b2"}));  // the last must be split
 }
@@ -76,7 +85,7 @@ TEST(Placement, AsManyTpGroupsAsFitLieInsideAHost) {
     std::map<std::string, std::string> host_of;
     for (const auto& [host, workers] : c.hosts) {
       for (int i = 0; i < workers; ++i) {
-        idle.push_back({host + std::to_string(i), host, 0});
+        idle.push_back({host + std::to_string(i), host, {}});
         host_of[idle.back().worker] = host;
       }
     }
@@ -142,7 +151,7 @@ TEST(Placement, RanksGetWorkersThatAreLargeEnough) {
        {"b1", "b0", "a0", "a1"}},
   };
   for (const Case& c : cases) {
-    const absl::StatusOr<Workers> placed = PlaceRanks(c.mesh, c.needed, Idle(c.idle));
+    const absl::StatusOr<Workers> placed = PlaceRanks(c.mesh, Devices(c.needed), Idle(c.idle));
     if (c.placed.empty()) {
       EXPECT_EQ(placed.status().code(), absl::StatusCode::kResourceExhausted) << c.name;
       continue;
@@ -168,12 +177,12 @@ TEST(Placement, PlacesWheneverItCanBeDone) {
     std::vector<Candidate> idle;
     std::map<std::string, int64_t> memory_of;
     for (int worker = 0; worker < mesh.world_size() + next(4); ++worker) {
-      idle.push_back({std::to_string(worker), std::to_string(next(3)), 2 + next(6)});
-      memory.push_back(idle.back().memory_bytes);
-      memory_of[idle.back().worker] = idle.back().memory_bytes;
+      idle.push_back({std::to_string(worker), std::to_string(next(3)), {.device = 2 + next(6)}});
+      memory.push_back(idle.back().has.device);
+      memory_of[idle.back().worker] = idle.back().has.device;
     }
-    const absl::StatusOr<Workers> placed = PlaceRanks(mesh, needed, idle);
-    ASSERT_EQ(placed.ok(), !FindShortage(needed, memory).has_value()) << i;
+    const absl::StatusOr<Workers> placed = PlaceRanks(mesh, Devices(needed), idle);
+    ASSERT_EQ(placed.ok(), !FindShortage(Devices(needed), Devices(memory)).has_value()) << i;
     if (!placed.ok()) continue;
     ++placed_cases;
     EXPECT_EQ(std::set<std::string>(placed->begin(), placed->end()).size(), needed.size()) << i;
@@ -186,13 +195,128 @@ TEST(Placement, PlacesWheneverItCanBeDone) {
 }
 
 TEST(Placement, AShortageNamesTheFirstRankWithoutAWorker) {
-  const MemoryShortage shortage = *FindShortage({3, 7, 7, 5}, {9, 6, 6, 6});
+  const MemoryShortage shortage = *FindShortage(Devices({3, 7, 7, 5}), Devices({9, 6, 6, 6}));
+  EXPECT_EQ(shortage.tier, plan::Tier::kDevice);
+  EXPECT_FALSE(shortage.is_combined);
   EXPECT_EQ(shortage.global_rank, 2);
   EXPECT_EQ(shortage.needed_bytes, 7);
   EXPECT_EQ(shortage.ranks, 2);
   EXPECT_EQ(shortage.workers, 1);
   EXPECT_EQ(shortage.largest_bytes, 9);
-  EXPECT_FALSE(FindShortage({3, 7, 7, 5}, {7, 5, 3, 7}).has_value());
+  EXPECT_FALSE(FindShortage(Devices({3, 7, 7, 5}), Devices({7, 5, 3, 7})).has_value());
+}
+
+TEST(Placement, AWorkerMustHaveEnoughOfEveryTier) {
+  struct Case {
+    const char* name;
+    std::vector<TierBytes> needs;
+    std::vector<std::string> idle;
+    Workers placed;       // empty: none
+    plan::Tier short_of;  // where none
+    int needed, workers, largest;
+    bool is_combined;
+  };
+  constexpr auto kHost = plan::Tier::kHost;
+  constexpr auto kNvme = plan::Tier::kNvme;
+  const Case cases[] = {
+      {"enough", {{5, 2, 3}}, {"a h 5 2 3"}, {"a"}, {}, 0, 0, 0, false},
+      {"host_short", {{5, 2, 3}}, {"a h 9 1 9"}, {}, kHost, 2, 0, 1, false},
+      {"nvme_short", {{5, 2, 3}}, {"a h 9 9 2", "b h 9 9 1"}, {}, kNvme, 3, 0, 2, false},
+      {"none_has_both",
+       {{5, 2, 0}},
+       {"a h 5 0", "b h 0 9"},
+       {},
+       plan::Tier::kDevice,
+       5,
+       0,
+       5,
+       true},
+      {"one_for_two",
+       {{5, 2, 0}, {5, 2, 0}},
+       {"a h 5 2", "b h 5 1", "c h 4 9"},
+       {},
+       plan::Tier::kDevice,
+       5,
+       1,
+       5,
+       true},
+      // The rank that needs less of the device is the only one that can do with b's host memory.
+      {"moves_an_earlier_rank",
+       {{4, 9, 0}, {5, 1, 0}},
+       {"a h 5 9", "b h 6 1"},
+       {"a", "b"},
+       {},
+       0,
+       0,
+       0,
+       false},
+      {"not_the_smallest_device",
+       {{1, 0, 5}, {1, 0, 1}},
+       {"a h 1 0 5", "b h 1 0 1"},
+       {"a", "b"},
+       {},
+       0,
+       0,
+       0,
+       false},
+  };
+  for (const Case& c : cases) {
+    const plan::MeshSize mesh = {.dp = static_cast<int>(c.needs.size()), .cp = 1, .pp = 1, .tp = 1};
+    const std::vector<Candidate> idle = Idle(c.idle);
+    std::vector<TierBytes> has;
+    for (const Candidate& each : idle) has.push_back(each.has);
+    const absl::StatusOr<Workers> placed = PlaceRanks(mesh, c.needs, idle);
+    const std::optional<MemoryShortage> shortage = FindShortage(c.needs, has);
+    ASSERT_EQ(placed.ok(), !c.placed.empty()) << c.name << placed.status();
+    ASSERT_EQ(shortage.has_value(), c.placed.empty()) << c.name;
+    if (placed.ok()) {
+      EXPECT_EQ(*placed, c.placed) << c.name;
+      continue;
+    }
+    EXPECT_EQ(shortage->tier, c.short_of) << c.name;
+    EXPECT_EQ(shortage->needed_bytes, c.needed) << c.name;
+    EXPECT_EQ(shortage->workers, c.workers) << c.name;
+    EXPECT_EQ(shortage->largest_bytes, c.largest) << c.name;
+    EXPECT_EQ(shortage->is_combined, c.is_combined) << c.name;
+  }
+}
+
+// All ways of giving four workers to three ranks are tried.
+TEST(Placement, PlacesWheneverItCanBeDoneOnAllTiers) {
+  uint64_t random = 7;
+  auto next = [&](int below) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int64_t>((random >> 33) % below);
+  };
+  int placed_cases = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const plan::MeshSize mesh = {.dp = 3, .cp = 1, .pp = 1, .tp = 1};
+    std::vector<TierBytes> needs;
+    std::vector<Candidate> idle;
+    for (int rank = 0; rank < 3; ++rank) needs.push_back({next(5), next(5), next(5)});
+    for (int worker = 0; worker < 4; ++worker) {
+      idle.push_back({std::to_string(worker),
+                      std::to_string(next(2)),
+                      {1 + next(5), 1 + next(5), 1 + next(5)}});
+    }
+    bool can_be_done = false;
+    std::vector<int> order = {0, 1, 2, 3};
+    do {
+      bool fits = true;
+      for (int rank = 0; rank < 3; ++rank) fits = fits && idle[order[rank]].has.covers(needs[rank]);
+      can_be_done = can_be_done || fits;
+    } while (std::next_permutation(order.begin(), order.end()));
+    const absl::StatusOr<Workers> placed = PlaceRanks(mesh, needs, idle);
+    ASSERT_EQ(placed.ok(), can_be_done) << i << placed.status();
+    if (!placed.ok()) continue;
+    ++placed_cases;
+    EXPECT_EQ(std::set<std::string>(placed->begin(), placed->end()).size(), 3u) << i;
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(idle[std::stoi((*placed)[rank])].has.covers(needs[rank])) << i;
+    }
+  }
+  EXPECT_GT(placed_cases, 200);
+  EXPECT_LT(placed_cases, 1900);
 }
 
 }  // namespace

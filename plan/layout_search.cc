@@ -1,6 +1,7 @@
 #include "plan/layout_search.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -35,6 +36,10 @@ int LargestStage(const std::vector<std::vector<StageChunk>>& stages) {
     for (const StageChunk& chunk : stages[i]) layers[i] += chunk.layers.count;
   }
   return static_cast<int>(std::max_element(layers.begin(), layers.end()) - layers.begin());
+}
+
+int RanksOfAStage(const LayoutJob& job) {
+  return job.request.job.mesh.world_size() / job.request.job.mesh.pp;
 }
 
 struct Candidate {
@@ -73,14 +78,18 @@ class Search {
 
   const LayoutSearchRequest& request_;
   const LayoutChoice asked_;
+  std::vector<int64_t> largest_first_;                          // of request_.device_bytes
   std::vector<std::vector<int64_t>> values_;                    // by field
   std::map<int, std::vector<std::vector<StageChunk>>> stages_;  // by pp, which alone decides
 };
 
 Search::Search(const LayoutSearchRequest& request)
-    : request_(request), asked_(LayoutChoice::Of(request.job)) {
+    : request_(request),
+      asked_(LayoutChoice::Of(request.job)),
+      largest_first_(request.device_bytes) {
+  std::sort(largest_first_.begin(), largest_first_.end(), std::greater<>());
   for (const LayoutField field : kLayoutFields) {
-    values_.push_back(ValuesOf(request.job, field, request.ranks));
+    values_.push_back(ValuesOf(request.job, field, request.ranks()));
   }
 }
 
@@ -117,7 +126,8 @@ bool Search::MayFit(const LayoutJob& job,
   for (const int pp_rank : {0, LargestStage(stages), last}) {
     request.pp_rank = pp_rank;
     request.job.chunks = stages[pp_rank];
-    if (PredictLeastBytes(request) > request_.capacity_bytes) return false;
+    // Each rank of the stage needs a device that is as large.
+    if (PredictLeastBytes(request) > largest_first_[RanksOfAStage(job) - 1]) return false;
   }
   return true;
 }
@@ -128,14 +138,21 @@ std::optional<FittingLayout> Search::Fit(const LayoutJob& job,
   const auto worst = std::max_element(
       ledgers.begin(), ledgers.end(),
       [](const RankLedger& a, const RankLedger& b) { return a.needed_bytes() < b.needed_bytes(); });
-  if (worst->needed_bytes() > request_.capacity_bytes) return std::nullopt;
+  std::vector<int64_t> needed;  // by all ranks, most first
+  for (const RankLedger& ledger : ledgers) {
+    needed.insert(needed.end(), RanksOfAStage(job), ledger.needed_bytes());
+  }
+  std::sort(needed.begin(), needed.end(), std::greater<>());
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] > largest_first_[i]) return std::nullopt;
+  }
   return FittingLayout{job, {}, static_cast<int>(worst - ledgers.begin()), *worst};
 }
 
 std::optional<Search::Found> Search::FindOf(FieldSet set) {
   int layouts = 0, ledgers = 0;
   for (const Candidate& candidate : CandidatesOf(set)) {
-    const std::optional<LayoutJob> job = candidate.choice.ApplyTo(request_.job, request_.ranks);
+    const std::optional<LayoutJob> job = candidate.choice.ApplyTo(request_.job, request_.ranks());
     if (!job) continue;
     if (layouts++ == kMaxLayoutsOfSet) return std::nullopt;
     const std::vector<std::vector<StageChunk>>& stages = StagesFor(*job);

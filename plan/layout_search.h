@@ -11,10 +11,11 @@
 namespace tessera::plan {
 
 struct LayoutSearchRequest {
-  LayoutJob job;               // as it was asked for
-  int ranks = 1;               // that are available
-  int64_t capacity_bytes = 0;  // of the smallest device
+  LayoutJob job;                      // as it was asked for
+  std::vector<int64_t> device_bytes;  // of each device that is available, in any order
   int max_results = 3;
+
+  int ranks() const { return static_cast<int>(device_bytes.size()); }
 };
 
 struct FittingLayout {
@@ -24,11 +25,11 @@ struct FittingLayout {
   RankLedger ledger;                 // of those
 };
 
-// Layouts of which every rank fits, CheckLayout holds and the global batch is the job's, the
-// nearest first: by the number of changed fields (an axis of the mesh is one), of those by the
-// number of axes, so that layouts on the same mesh come first, of those by AmountOfChange. Of each
-// set of changed fields only the nearest, and none where a part of its changed fields is enough.
-// Empty: none is found. A function of the request alone.
+// Layouts of which every rank fits a device of its own, CheckLayout holds and the global batch is
+// the job's, the nearest first: by the number of changed fields (an axis of the mesh is one), of
+// those by the number of axes, so that layouts on the same mesh come first, of those by
+// AmountOfChange. Of each set of changed fields only the nearest, and none where a part of its
+// changed fields is enough. Empty: none is found. A function of the request alone.
 //
 // Bounded: at most kMaxChangedFields change; of each the kMaxFieldValues nearest values are tried
 // (ValuesOf), of each set of fields the kMaxLayoutsOfSet nearest layouts by a quick lower bound

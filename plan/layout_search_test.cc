@@ -80,7 +80,7 @@ double LeastAmountThatFits(const LayoutSearchRequest& request,
   for (const LayoutField field : fields) {
     std::vector<Tried> next;
     for (const Tried& each : all) {
-      for (const int64_t value : ValuesOf(request.job, field, request.ranks)) {
+      for (const int64_t value : ValuesOf(request.job, field, request.ranks())) {
         next.push_back({each.choice, each.amount + AmountOfChange(field, asked.of(field), value)});
         next.back().choice.Set(field, value);
       }
@@ -90,8 +90,8 @@ double LeastAmountThatFits(const LayoutSearchRequest& request,
   double least = -1;
   for (const Tried& each : all) {
     if (least >= 0 && each.amount >= least) continue;
-    const auto job = each.choice.ApplyTo(request.job, request.ranks);
-    if (job && WorstBytes(*job) <= request.capacity_bytes) least = each.amount;
+    const auto job = each.choice.ApplyTo(request.job, request.ranks());
+    if (job && WorstBytes(*job) <= request.device_bytes[0]) least = each.amount;
   }
   return least;
 }
@@ -119,11 +119,11 @@ void ExpectSoundAndNearest(const LayoutSearchRequest& request,
   for (const FittingLayout& layout : layouts) {
     const TrafficRequest& traffic = layout.job.request.job;
     EXPECT_TRUE(IsTrainable(layout.job));
-    EXPECT_LE(traffic.mesh.world_size(), request.ranks);
+    EXPECT_LE(traffic.mesh.world_size(), request.ranks());
     EXPECT_EQ(layout.job.global_batch_size(), request.job.global_batch_size());
     EXPECT_EQ(layout.changed, Changed(request.job, layout.job));
     EXPECT_EQ(layout.ledger.needed_bytes(), WorstBytes(layout.job));
-    EXPECT_LE(layout.ledger.needed_bytes(), request.capacity_bytes);
+    EXPECT_LE(layout.ledger.needed_bytes(), request.device_bytes[0]);
   }
   for (size_t i = 0; i < layouts.size(); ++i) {
     EXPECT_DOUBLE_EQ(AmountOf(request, layouts[i]),
@@ -155,9 +155,9 @@ TEST(LayoutSearch, ResultsFitAndAreNearest) {
     for (const int ranks : {1, 2, 4, 8, 16}) {
       for (const double share : {0.95, 0.7, 0.5, 0.3, 0.1}) {
         for (const int max_results : {1, 3, 100}) {
-          LayoutSearchRequest request{SmallJob(mesh), ranks, 0, max_results};
-          request.capacity_bytes =
-              static_cast<int64_t>(static_cast<double>(WorstBytes(request.job)) * share);
+          LayoutSearchRequest request{SmallJob(mesh), {}, max_results};
+          request.device_bytes.assign(
+              ranks, static_cast<int64_t>(static_cast<double>(WorstBytes(request.job)) * share));
           const std::vector<FittingLayout> layouts = FindFittingLayouts(request);
           ExpectSoundAndNearest(request, layouts);
           if (layouts.empty()) ++without;
@@ -171,10 +171,10 @@ TEST(LayoutSearch, ResultsFitAndAreNearest) {
 }
 
 TEST(LayoutSearch, KeepsTheMeshWhereThatIsEnough) {
-  LayoutSearchRequest request{SmallJob({.dp = 4}), 16, 0};
+  LayoutSearchRequest request{SmallJob({.dp = 4}), {}};
   LayoutJob sharded = request.job;
   sharded.request.job.zero_stage = 2;
-  request.capacity_bytes = WorstBytes(sharded);
+  request.device_bytes.assign(16, WorstBytes(sharded));
   const std::vector<FittingLayout> layouts = FindFittingLayouts(request);
   ASSERT_EQ(layouts.size(), 3u);
   bool has_zero_stage = false, has_other_mesh = false;
@@ -188,11 +188,11 @@ TEST(LayoutSearch, KeepsTheMeshWhereThatIsEnough) {
 }
 
 TEST(LayoutSearch, OfOneFieldTheLeastChange) {
-  LayoutSearchRequest request{SmallJob({.dp = 4}, /*micro_batches=*/1), 4, 0, 8};
+  LayoutSearchRequest request{SmallJob({.dp = 4}, /*micro_batches=*/1), {}, 8};
   LayoutJob changed = request.job;
   changed.request.job.micro_batches = changed.request.schedule.micro_batches = 4;
   changed.request.job.micro_batch_size = 1;
-  request.capacity_bytes = WorstBytes(changed);
+  request.device_bytes.assign(4, WorstBytes(changed));
   const std::vector<FittingLayout> layouts = FindFittingLayouts(request);
   const auto micro_batches =
       std::find_if(layouts.begin(), layouts.end(), [](const FittingLayout& layout) {
@@ -205,11 +205,33 @@ TEST(LayoutSearch, OfOneFieldTheLeastChange) {
 }
 
 TEST(LayoutSearch, NothingWhereNothingFits) {
-  LayoutSearchRequest request{SmallJob({.dp = 2}), 16, 4096};
+  LayoutSearchRequest request{SmallJob({.dp = 2}), std::vector<int64_t>(16, 4096)};
   EXPECT_TRUE(FindFittingLayouts(request).empty());
-  request.capacity_bytes = 1 << 30;
+  request.device_bytes.assign(16, 1 << 30);
   request.max_results = 0;
   EXPECT_TRUE(FindFittingLayouts(request).empty());
+}
+
+// The stage with the head needs most: one large device is enough for it.
+TEST(LayoutSearch, EachRankFitsADeviceOfItsOwn) {
+  LayoutSearchRequest request{SmallJob({}), {}, 100};
+  LayoutJob two = SmallJob({.pp = 2});
+  std::vector<int64_t> needed;
+  for (const RankLedger& ledger : PredictLedgers(two.request, StagesOf(two))) {
+    needed.push_back(ledger.needed_bytes());
+  }
+  ASSERT_NE(needed[0], needed[1]);
+  ASSERT_GT(WorstBytes(request.job), std::max(needed[0], needed[1]));
+  auto offers_two_stages = [&] {
+    const std::vector<FittingLayout> layouts = FindFittingLayouts(request);
+    return std::any_of(layouts.begin(), layouts.end(), [](const FittingLayout& layout) {
+      return layout.changed == std::vector<LayoutField>{LayoutField::kPp};
+    });
+  };
+  request.device_bytes = needed;
+  EXPECT_TRUE(offers_two_stages());
+  request.device_bytes.assign(2, std::min(needed[0], needed[1]));
+  EXPECT_FALSE(offers_two_stages());
 }
 
 // Clipping before the reduction needs all gradients whole.
@@ -247,12 +269,12 @@ TEST(LayoutSearch, EndsWhereNothingFits) {
   traffic.recompute_layers = {0, 128};
   traffic.micro_batches = job.request.schedule.micro_batches = 1 << 12;
   traffic.micro_batch_size = 64;
-  EXPECT_TRUE(FindFittingLayouts({job, 4096, int64_t{1} << 30}).empty());
+  EXPECT_TRUE(FindFittingLayouts({job, std::vector<int64_t>(4096, int64_t{1} << 30)}).empty());
   traffic.model.head_size = 8;
   traffic.model.hidden_size = 1024;
   traffic.model.intermediate_size = 4096;
   traffic.sequence_length = 1 << 24;
-  EXPECT_TRUE(FindFittingLayouts({job, 4096, int64_t{1} << 33}).empty());
+  EXPECT_TRUE(FindFittingLayouts({job, std::vector<int64_t>(4096, int64_t{1} << 33)}).empty());
 }
 
 }  // namespace
