@@ -56,18 +56,43 @@ std::string PendingOf(const std::vector<ActiveJob::Rank>& ranks, const ActiveJob
   return "; no collective was pending";
 }
 
+JobOutcome Suspended(int64_t step, const std::string& message) {
+  return {.state = v1::JOB_STATE_SUSPENDED,
+          .reason = kSuspended,
+          .message = message,
+          .error = {},
+          .suspended_step = step};
+}
+
+JobOutcome Failed(absl::string_view reason, const std::string& message, absl::Status error) {
+  return {.state = v1::JOB_STATE_FAILED,
+          .reason = std::string(reason),
+          .message = message,
+          .error = std::move(error),
+          .suspended_step = {}};
+}
+
 bool IsEcho(const absl::Status& status) {
   // What a rank reports when another rank is the cause.
+  if (ReasonOf(status) == kTierFailed) return false;
   return status.code() == absl::StatusCode::kAborted ||
          status.code() == absl::StatusCode::kUnavailable;
 }
 
 }  // namespace
 
+JobOutcome CancelledOutcome() {
+  return {.state = v1::JOB_STATE_CANCELLED,
+          .reason = "CANCELLED",
+          .message = "cancelled on request",
+          .error = WithReason(absl::CancelledError("cancelled on request"), "CANCELLED"),
+          .suspended_step = {}};
+}
+
 ActiveJob::ActiveJob(std::string uid, int64_t epoch,
                      const google::protobuf::RepeatedPtrField<v1::RankPlacement>& placement,
-                     bool formed)
-    : uid_(std::move(uid)), epoch_(epoch) {
+                     bool formed, bool is_recoverable)
+    : uid_(std::move(uid)), epoch_(epoch), is_recoverable_(is_recoverable) {
   for (const v1::RankPlacement& place : placement) {
     Rank rank;
     rank.worker = place.worker();
@@ -92,9 +117,11 @@ bool ActiveJob::AllFormed() const {
   return true;
 }
 
-void ActiveJob::Ended(Rank& rank, absl::Status status, absl::Duration now) {
+void ActiveJob::Ended(Rank& rank, absl::Status status, absl::Duration now,
+                      std::optional<int64_t> suspended_step) {
   if (rank.ended.has_value() || rank.lost) return;
   if (!status.ok() && !stopping()) stopping_since_ = now;
+  if (status.ok()) rank.suspended_step = suspended_step;
   rank.ended = std::move(status);
 }
 
@@ -122,28 +149,77 @@ std::optional<JobOutcome> ActiveJob::Resolve(absl::Duration now) const {
     if (!rank.ended.has_value() && !rank.lost) silent.push_back(RankName(rank));
     all_ok = all_ok && rank.ended.has_value() && rank.ended->ok();
   }
-  if (all_ok) return JobOutcome{v1::JOB_STATE_SUCCEEDED, "SUCCEEDED", "all steps are done", {}};
+  if (all_ok) return WellEnded();
   if (!stopping()) return std::nullopt;
   const absl::Duration settle = cancelled_ ? kCancelSettle : kFailureSettle;
   if (!silent.empty() && now - *stopping_since_ < settle) return std::nullopt;
 
-  JobOutcome outcome =
-      cancelled_ ? JobOutcome{v1::JOB_STATE_CANCELLED, "CANCELLED", "cancelled on request",
-                              WithReason(absl::CancelledError("cancelled on request"), "CANCELLED")}
-                 : Failure();
+  JobOutcome outcome = cancelled_ ? CancelledOutcome() : Failure();
   if (!silent.empty()) {
     absl::StrAppend(&outcome.message, "; not yet stopped: ", absl::StrJoin(silent, ", "));
   }
   return outcome;
 }
 
+JobOutcome ActiveJob::WellEnded() const {
+  std::vector<std::string> steps;
+  bool is_any_suspended = false, all_agree = true;
+  for (const Rank& rank : ranks_) {
+    is_any_suspended = is_any_suspended || rank.suspended_step.has_value();
+    all_agree = all_agree && rank.suspended_step == ranks_[0].suspended_step;
+    steps.push_back(
+        absl::StrCat(RankName(rank), rank.suspended_step.has_value()
+                                         ? absl::StrCat(" after step ", *rank.suspended_step)
+                                         : " at the end"));
+  }
+  if (!is_any_suspended) {
+    return {.state = v1::JOB_STATE_SUCCEEDED,
+            .reason = "SUCCEEDED",
+            .message = "all steps are done",
+            .error = {},
+            .suspended_step = {}};
+  }
+  if (!all_agree) {
+    const std::string message =
+        absl::StrCat("the ranks were suspended at different steps: ", absl::StrJoin(steps, ", "));
+    return Failed("RANK_FAILED", message, WithReason(absl::InternalError(message), "RANK_FAILED"));
+  }
+  if (cancelled_) return CancelledOutcome();
+  return Suspended(*ranks_[0].suspended_step,
+                   absl::StrCat("after step ", *ranks_[0].suspended_step,
+                                "; its state is on the nvme tiers of its workers"));
+}
+
+std::optional<int64_t> ActiveJob::CommittedByAll() const {
+  std::optional<int64_t> step;
+  for (const Rank& rank : ranks_) {
+    if (rank.suspended_step.has_value()) {
+      if (step.has_value() && step != rank.suspended_step) return std::nullopt;
+      step = rank.suspended_step;
+    } else if (rank.ended.has_value() && !IsEcho(*rank.ended)) {
+      return std::nullopt;
+    }
+  }
+  return step;
+}
+
 JobOutcome ActiveJob::Failure() const {
+  const std::optional<int64_t> committed = CommittedByAll();
   for (const Rank& rank : ranks_) {
     if (!rank.lost) continue;
     const std::string message =
         absl::StrCat(RankName(rank), " was lost: ", rank.lost_message, PendingOf(ranks_, rank));
-    return {v1::JOB_STATE_FAILED, "WORKER_LOST", message,
-            WithReason(absl::UnavailableError(message), "WORKER_LOST")};
+    if (committed.has_value()) {
+      return Suspended(*committed, absl::StrCat("after step ", *committed, "; then ", message));
+    }
+    if (is_recoverable_) {
+      return {.state = v1::JOB_STATE_RECOVERING,
+              .reason = kWorkerLost,
+              .message = message,
+              .error = {},
+              .suspended_step = {}};
+    }
+    return Failed(kWorkerLost, message, WithReason(absl::UnavailableError(message), kWorkerLost));
   }
   // The cause is a rank that failed by itself, not one that only saw another go.
   const Rank* failed = nullptr;
@@ -156,14 +232,21 @@ JobOutcome ActiveJob::Failure() const {
       error = ended;
     }
   }
-  if (failed == nullptr) return {v1::JOB_STATE_FAILED, "RANK_FAILED", "failed", error};
+  if (failed == nullptr) return Failed("RANK_FAILED", "failed", error);
   const std::string message =
       absl::StrCat(RankName(*failed), " failed: ", error.message(), PendingOf(ranks_, *failed));
+  if (is_recoverable_ && ReasonOf(error) == kTierFailed) {
+    return {.state = v1::JOB_STATE_SUSPENDED,
+            .reason = kTierFailed,
+            .message = message,
+            .error = {},
+            .suspended_step = {}};
+  }
   absl::Status named(error.code(), message);  // keeps field and reason
   error.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
   if (ReasonOf(named).empty()) named = WithReason(named, "RANK_FAILED");
-  return {v1::JOB_STATE_FAILED, "RANK_FAILED", message, named};
+  return Failed("RANK_FAILED", message, named);
 }
 
 }  // namespace tessera

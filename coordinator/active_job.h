@@ -15,13 +15,27 @@
 
 namespace tessera {
 
-// How a job ended.
+// How the run of a job on its workers ended. SUSPENDED: it can go on from what the workers' nvme
+// tiers hold. RECOVERING: likewise, and nobody wanted it to stop.
 struct JobOutcome {
   v1::JobState state = v1::JOB_STATE_FAILED;
-  std::string reason;   // SUCCEEDED, CANCELLED, WORKER_LOST, RANK_FAILED
+  std::string reason;   // SUCCEEDED, CANCELLED, SUSPENDED, TIER_FAILED, WORKER_LOST, RANK_FAILED
   std::string message;  // names worker, rank, group, collective where they apply
-  absl::Status error;   // OK when SUCCEEDED
+  absl::Status error;   // of FAILED and CANCELLED; else OK
+  // SUSPENDED: all ranks have committed the state after so many steps. Absent: not known.
+  std::optional<int64_t> suspended_step;
 };
+
+JobOutcome CancelledOutcome();
+
+// Reason of a rank's failure: its nvme tier failed (a full or broken disk), what it had committed
+// is still there.
+inline constexpr char kTierFailed[] = "TIER_FAILED";
+inline constexpr char kWorkerLost[] = "WORKER_LOST";
+inline constexpr char kSuspended[] = "SUSPENDED";
+// Reasons of conditions that decide what becomes of a job.
+inline constexpr char kPreempted[] = "PREEMPTED";
+inline constexpr char kSuspendFailed[] = "SUSPEND_FAILED";
 
 // Not thread-safe: guarded by its owner. Time is passed in (monotonic).
 class ActiveJob {
@@ -32,6 +46,8 @@ class ActiveJob {
     v1::MeshCoordinates coordinates;
     bool formed = false;
     std::optional<absl::Status> ended;  // what the rank reported
+    // With an OK end: it has not finished, but has been suspended after so many steps.
+    std::optional<int64_t> suspended_step;
     bool lost = false;
     std::string lost_message;
     std::optional<v1::PendingCollective> pending;  // at its end, or last heard of
@@ -39,8 +55,10 @@ class ActiveJob {
   };
 
   // formed: the ranks are known to have formed their groups (a job found RUNNING after a restart).
+  // is_recoverable: the workers' nvme tiers hold, or will hold, state from which the job can go on.
   ActiveJob(std::string uid, int64_t epoch,
-            const google::protobuf::RepeatedPtrField<v1::RankPlacement>& placement, bool formed);
+            const google::protobuf::RepeatedPtrField<v1::RankPlacement>& placement, bool formed,
+            bool is_recoverable = false);
 
   const std::string& uid() const { return uid_; }
   int64_t epoch() const { return epoch_; }
@@ -49,8 +67,12 @@ class ActiveJob {
   Rank* FindWorker(const std::string& worker);
 
   bool AllFormed() const;
-  // Events; an event about a rank that has ended or is lost changes nothing.
-  void Ended(Rank& rank, absl::Status status, absl::Duration now);
+  bool is_recoverable() const { return is_recoverable_; }
+  void set_is_recoverable(bool is_recoverable) { is_recoverable_ = is_recoverable; }
+  // Events; an event about a rank that has ended or is lost changes nothing. suspended_step: as in
+  // Rank; nothing with a status that is not OK.
+  void Ended(Rank& rank, absl::Status status, absl::Duration now,
+             std::optional<int64_t> suspended_step = std::nullopt);
   void Lost(Rank& rank, std::string message, absl::Duration now);
   void Cancel(absl::Duration now);
 
@@ -68,12 +90,18 @@ class ActiveJob {
 
  private:
   JobOutcome Failure() const;
+  // Of ranks that have all ended well.
+  JobOutcome WellEnded() const;
+  // The step after which a rank has been suspended, where the others are gone without a failure of
+  // their own: a rank ends so only when all have committed.
+  std::optional<int64_t> CommittedByAll() const;
 
   const std::string uid_;
   const int64_t epoch_;
   std::vector<Rank> ranks_;  // by global rank
   std::optional<absl::Duration> stopping_since_;
   bool cancelled_ = false;  // the cancel came before any failure
+  bool is_recoverable_;
 };
 
 }  // namespace tessera

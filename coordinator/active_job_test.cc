@@ -122,5 +122,95 @@ TEST(ActiveJob, AJobThatWasDoneBeforeItsCancelSucceeds) {
   EXPECT_EQ(job.Resolve(kNow)->state, v1::JOB_STATE_SUCCEEDED);
 }
 
+ActiveJob::Rank& RankOf(ActiveJob& job, int rank) {
+  return *job.FindWorker("workers/w" + std::to_string(rank));
+}
+
+TEST(ActiveJob, IsSuspendedWhenAllRanksAreAfterTheSameStep) {
+  ActiveJob job("uid", 1, Ranks(2), true);
+  job.Ended(RankOf(job, 0), absl::OkStatus(), kNow, 5);
+  EXPECT_FALSE(job.Resolve(kNow).has_value());
+  job.Ended(RankOf(job, 1), absl::OkStatus(), kNow, 5);
+  const JobOutcome outcome = *job.Resolve(kNow);
+  EXPECT_EQ(outcome.state, v1::JOB_STATE_SUSPENDED);
+  EXPECT_EQ(outcome.reason, "SUSPENDED");
+  EXPECT_EQ(outcome.suspended_step, 5);
+  EXPECT_TRUE(outcome.error.ok());
+}
+
+TEST(ActiveJob, RanksThatDisagreeAboutTheStepAreAnError) {
+  ActiveJob steps("uid", 1, Ranks(2), true);
+  steps.Ended(RankOf(steps, 0), absl::OkStatus(), kNow, 5);
+  steps.Ended(RankOf(steps, 1), absl::OkStatus(), kNow, 6);
+  const JobOutcome outcome = *steps.Resolve(kNow);
+  EXPECT_EQ(outcome.state, v1::JOB_STATE_FAILED);
+  EXPECT_EQ(outcome.error.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(outcome.message,
+            "the ranks were suspended at different steps: workers/w0 (global_rank 0) after step 5, "
+            "workers/w1 (global_rank 1) after step 6");
+
+  ActiveJob finished("uid", 1, Ranks(2), true);
+  finished.Ended(RankOf(finished, 0), absl::OkStatus(), kNow, 5);
+  finished.Ended(RankOf(finished, 1), absl::OkStatus(), kNow);
+  EXPECT_EQ(finished.Resolve(kNow)->error.code(), absl::StatusCode::kInternal);
+}
+
+TEST(ActiveJob, ACancelledJobIsNotSuspended) {
+  ActiveJob job("uid", 1, Ranks(1), true);
+  job.Cancel(kNow);
+  job.Ended(RankOf(job, 0), absl::OkStatus(), kNow, 5);
+  EXPECT_EQ(job.Resolve(kNow)->state, v1::JOB_STATE_CANCELLED);
+}
+
+// A rank tells of its suspension only when all ranks have committed.
+TEST(ActiveJob, ARankThatIsLostAfterAllHaveCommittedChangesNothing) {
+  ActiveJob job("uid", 1, Ranks(3), true);
+  job.Ended(RankOf(job, 0), absl::OkStatus(), kNow, 5);
+  job.Lost(RankOf(job, 1), "gone", kNow);
+  job.Ended(RankOf(job, 2), absl::AbortedError("aborted"), kNow);
+  const JobOutcome outcome = *job.Resolve(kNow);
+  EXPECT_EQ(outcome.state, v1::JOB_STATE_SUSPENDED);
+  EXPECT_EQ(outcome.suspended_step, 5);
+  EXPECT_NE(outcome.message.find("workers/w1 (global_rank 1) was lost: gone"), std::string::npos);
+
+  ActiveJob failed("uid", 1, Ranks(3), true);
+  failed.Ended(RankOf(failed, 0), absl::OkStatus(), kNow, 5);
+  failed.Lost(RankOf(failed, 1), "gone", kNow);
+  failed.Ended(RankOf(failed, 2), absl::InternalError("a fault"), kNow);
+  EXPECT_EQ(failed.Resolve(kNow)->state, v1::JOB_STATE_FAILED);
+}
+
+TEST(ActiveJob, ARecoverableJobOutlivesItsWorkersAndTheirDisks) {
+  struct Case {
+    const char* name;
+    bool is_recoverable, is_lost;
+    absl::Status ended;  // of the rank, where it is not lost
+    v1::JobState state;
+    const char* reason;
+  };
+  const absl::Status full = WithReason(absl::UnavailableError("the disk is full"), kTierFailed);
+  const Case cases[] = {
+      {"lost", true, true, {}, v1::JOB_STATE_RECOVERING, "WORKER_LOST"},
+      {"lost_for_good", false, true, {}, v1::JOB_STATE_FAILED, "WORKER_LOST"},
+      {"tier", true, false, full, v1::JOB_STATE_SUSPENDED, "TIER_FAILED"},
+      {"tier_without_state", false, false, full, v1::JOB_STATE_FAILED, "RANK_FAILED"},
+      {"own_fault", true, false, absl::InternalError("x"), v1::JOB_STATE_FAILED, "RANK_FAILED"},
+  };
+  for (const Case& c : cases) {
+    ActiveJob job("uid", 1, Ranks(2), true, c.is_recoverable);
+    if (c.is_lost) {
+      job.Lost(RankOf(job, 1), "gone", kNow);
+    } else {
+      job.Ended(RankOf(job, 1), c.ended, kNow);
+    }
+    job.Ended(RankOf(job, 0), absl::UnavailableError("peer gone"), kNow);  // an echo, also first
+    const JobOutcome outcome = *job.Resolve(kNow);
+    EXPECT_EQ(outcome.state, c.state) << c.name;
+    EXPECT_EQ(outcome.reason, c.reason) << c.name;
+    EXPECT_EQ(outcome.error.ok(), c.state != v1::JOB_STATE_FAILED) << c.name;
+    EXPECT_NE(outcome.message.find("workers/w1 (global_rank 1)"), std::string::npos) << c.name;
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,6 +1,6 @@
 #include "coordinator/job_progress.h"
 
-#include <cstdint>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -19,6 +19,10 @@ void AddPoint(int64_t step, double loss, Curve& curve) {
   point->set_loss(loss);
 }
 
+void DropAfter(int64_t step, Curve& curve) {
+  while (!curve.empty() && curve.rbegin()->step() > step) curve.RemoveLast();
+}
+
 }  // namespace
 
 void ApplyStepReport(const v1::StepReport& report, v1::JobProgress& progress) {
@@ -30,6 +34,9 @@ void ApplyStepReport(const v1::StepReport& report, v1::JobProgress& progress) {
     progress.set_skipped_steps(report.skipped_steps());
     if (report.has_loss_scale()) progress.set_loss_scale(report.loss_scale());
     *progress.mutable_traffic() = report.traffic();
+    progress.clear_step_time();
+    if (report.has_step_time()) *progress.mutable_step_time() = report.step_time();
+    *progress.mutable_tier_traffic() = report.tier_traffic();
     if (report.seconds() > 0) {
       progress.set_tokens_per_second(static_cast<double>(report.tokens()) / report.seconds());
     }
@@ -47,6 +54,31 @@ void ApplyStepReport(const v1::StepReport& report, v1::JobProgress& progress) {
     }
     progress.set_validation_loss(report.validation_loss());
     AddPoint(report.step(), report.validation_loss(), *progress.mutable_validation_curve());
+  }
+}
+
+void RewindProgress(int64_t step, v1::JobProgress& progress) {
+  progress.clear_seconds_left();
+  DropAfter(step, *progress.mutable_loss_curve());
+  DropAfter(step, *progress.mutable_validation_curve());
+  if (step == 0) {  // as before the first report; an evaluation may have come
+    v1::JobProgress first;
+    first.set_total_steps(progress.total_steps());
+    first.mutable_validation_curve()->Swap(progress.mutable_validation_curve());
+    progress = std::move(first);
+  }
+  const bool is_back = progress.step() > step;
+  progress.set_step(step);
+  if (is_back && !progress.loss_curve().empty()) {
+    progress.set_loss(progress.loss_curve().rbegin()->loss());
+  }
+  const Curve& validations = progress.validation_curve();
+  progress.clear_validation_loss();
+  if (validations.empty()) {
+    progress.clear_first_validation_loss();
+  } else {
+    progress.set_first_validation_loss(validations.begin()->loss());
+    progress.set_validation_loss(validations.rbegin()->loss());
   }
 }
 

@@ -83,5 +83,71 @@ TEST(JobProgress, ManyValidationsAreThinned) {
   EXPECT_EQ(progress.validation_curve(0).step(), 0);
 }
 
+TEST(JobProgress, TimeAndTierTrafficAreThoseOfTheNewestStep) {
+  v1::JobProgress progress;
+  progress.set_total_steps(20);
+  v1::StepReport report = Report(1, 1);
+  report.mutable_step_time()->set_tier_wait_seconds(0.25);
+  report.add_tier_traffic()->set_tier("nvme");
+  ApplyStepReport(report, progress);
+  EXPECT_EQ(progress.step_time().tier_wait_seconds(), 0.25);
+  ASSERT_EQ(progress.tier_traffic_size(), 1);
+  ApplyStepReport(Report(2, 1), progress);
+  EXPECT_FALSE(progress.has_step_time());
+  EXPECT_EQ(progress.tier_traffic_size(), 0);
+}
+
+// Steps 1 .. 9, with validations at 0, 5 and 9.
+v1::JobProgress NineSteps() {
+  v1::JobProgress progress;
+  progress.set_total_steps(20);
+  for (int64_t step = 0; step <= 9; ++step) {
+    v1::StepReport report = Report(step, 10.0 - static_cast<double>(step));
+    if (step == 0 || step == 5 || step == 9) {
+      report.set_validation_loss(20 - static_cast<double>(step));
+    }
+    ApplyStepReport(report, progress);
+  }
+  return progress;
+}
+
+TEST(JobProgress, RepeatedStepsAreReportedOnce) {
+  v1::JobProgress progress = NineSteps();
+  progress.set_seconds_left(7);
+  RewindProgress(6, progress);
+  EXPECT_EQ(progress.step(), 6);
+  EXPECT_EQ(progress.loss(), 4);
+  EXPECT_EQ(progress.validation_loss(), 15);
+  EXPECT_EQ(progress.first_validation_loss(), 20);
+  EXPECT_FALSE(progress.has_seconds_left());
+  EXPECT_EQ(progress.loss_curve_size(), 6);
+  EXPECT_EQ(progress.validation_curve_size(), 2);
+  for (int64_t step = 7; step <= 9; ++step) {
+    v1::StepReport report = Report(step, 10.0 - static_cast<double>(step));
+    if (step == 9) report.set_validation_loss(11);
+    ApplyStepReport(report, progress);
+  }
+  EXPECT_EQ(progress.SerializeAsString(), NineSteps().SerializeAsString());
+}
+
+TEST(JobProgress, IsAsBeforeTheFirstReportAfterAStartFromTheBeginning) {
+  v1::JobProgress progress = NineSteps();
+  RewindProgress(0, progress);
+  EXPECT_EQ(progress.step(), 0);
+  EXPECT_EQ(progress.loss(), 0);
+  EXPECT_EQ(progress.total_steps(), 20);
+  EXPECT_EQ(progress.validation_loss(), 20);
+  EXPECT_EQ(progress.loss_curve_size(), 0);
+}
+
+// A restarted coordinator may have lost the newest reports.
+TEST(JobProgress, GoesForwardToTheSavedStep) {
+  v1::JobProgress progress = NineSteps();
+  RewindProgress(12, progress);
+  EXPECT_EQ(progress.step(), 12);
+  EXPECT_EQ(progress.loss(), 1);
+  EXPECT_EQ(progress.loss_curve_size(), 9);
+}
+
 }  // namespace
 }  // namespace tessera
