@@ -6,14 +6,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/job_state.h"
+#include "coordinator/spec_layout.h"
 #include "proto/daemon/process.h"
 #include "proto/rpc/field_error.h"
+#include "proto/rpc/resource_name.h"
 #include "proto/rpc/status.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kEventLogCapacity = 1024;
+// A job that is suspended and resumed, or loses workers, again and again keeps the first and the
+// last ones.
+constexpr int kMaxConditions = 256;
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   return google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(time));
@@ -49,18 +55,24 @@ absl::Status Controller::Load(KeyValueStore* store) {
   for (v1::TrainingJob& job : *jobs) {
     JobRecord& record = AddLocked(std::move(job));
     const v1::TrainingJobStatus& status = record.job.status();
-    if (status.state() == v1::JOB_STATE_RUNNING) {
+    record.reserved_until = restart_deadline_;
+    if (status.state() == v1::JOB_STATE_RUNNING || status.state() == v1::JOB_STATE_SUSPENDING) {
       record.active = std::make_unique<ActiveJob>(record.job.uid(), status.epoch(),
-                                                  status.placement(), /*formed=*/true);
+                                                  status.placement(), /*formed=*/true,
+                                                  OffloadOf(record.job.spec()).commits_steps());
       if (status.cancel_requested()) record.active->Cancel(clock_->Monotonic());
       log_->Info("waiting for the workers of a running job", {{"job", record.job.name()}});
     } else if (status.state() == v1::JOB_STATE_ADMITTED) {
       // Whether the assignments were sent is not known. A new epoch makes that not matter.
-      record.job.mutable_status()->clear_placement();
-      record.job.mutable_status()->clear_memory();
-      TransitionLocked(record,
-                       status.cancel_requested() ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_PENDING,
-                       "COORDINATOR_RESTARTED", "restarted before the groups were formed");
+      if (!status.has_saved_step()) {
+        record.job.mutable_status()->clear_placement();
+        record.job.mutable_status()->clear_memory();
+      }
+      v1::JobState state = v1::JOB_STATE_PENDING;
+      if (status.suspend_requested()) state = v1::JOB_STATE_SUSPENDED;
+      if (status.cancel_requested()) state = v1::JOB_STATE_CANCELLED;
+      TransitionLocked(record, state, "COORDINATOR_RESTARTED",
+                       "restarted before the groups were formed");
     }
   }
   log_->Info("journal loaded", {{"jobs", jobs_.size()}, {"revision", journal_->last_revision()}});
@@ -74,6 +86,23 @@ Controller::JobRecord& Controller::AddLocked(v1::TrainingJob job) {
   return record;
 }
 
+absl::StatusOr<Controller::JobRecord*> Controller::FindJobLocked(const std::string& name,
+                                                                 const char* field) {
+  absl::StatusOr<const JobRecord*> record = std::as_const(*this).FindJobLocked(name, field);
+  if (!record.ok()) return record.status();
+  return &jobs_.find(name)->second;
+}
+
+absl::StatusOr<const Controller::JobRecord*> Controller::FindJobLocked(const std::string& name,
+                                                                       const char* field) const {
+  absl::StatusOr<std::string> id = JobId(name, field);
+  if (!id.ok()) return id.status();
+  auto it = jobs_.find(name);
+  if (it != jobs_.end()) return &it->second;
+  return WithReason(absl::NotFoundError(absl::StrCat(name, ": there is no such job")),
+                    "JOB_NOT_FOUND");
+}
+
 Controller::JobRecord* Controller::FindUidLocked(const std::string& uid) {
   auto it = by_uid_.find(uid);
   return it == by_uid_.end() ? nullptr : it->second;
@@ -83,6 +112,9 @@ void Controller::TransitionLocked(JobRecord& record, v1::JobState state, const s
                                   const std::string& message) {
   v1::TrainingJobStatus& status = *record.job.mutable_status();
   status.set_state(state);
+  if (status.conditions_size() >= kMaxConditions) {
+    status.mutable_conditions()->DeleteSubrange(1, status.conditions_size() + 1 - kMaxConditions);
+  }
   v1::JobCondition& condition = *status.add_conditions();
   condition.set_state(state);
   condition.set_reason(reason);
@@ -136,6 +168,12 @@ void Controller::SettleLocked(JobRecord& record) {
   if (record.active == nullptr) return;
   std::optional<JobOutcome> outcome = record.active->Resolve(clock_->Monotonic());
   if (!outcome.has_value()) return;
+  const bool can_go_on = !IsEnded(outcome->state);
+  if (can_go_on && record.job.status().cancel_requested()) {
+    outcome = CancelledOutcome();
+  } else if (can_go_on) {
+    PrepareToGoOnLocked(record, *outcome);
+  }
   if (!outcome->error.ok()) *record.job.mutable_status()->mutable_error() = ToProto(outcome->error);
   if (outcome->state == v1::JOB_STATE_SUCCEEDED && record.verification.has_value()) {
     outcome->message = record.verification->passed() ? "the layout computes what one rank does"
@@ -156,6 +194,7 @@ void Controller::SettleLocked(JobRecord& record) {
     message.mutable_job_ended_ack()->set_epoch(epoch);
     worker->session->Send(message);
   }
+  if (IsEnded(outcome->state)) DiscardStateLocked(record);
 }
 
 void Controller::Tick() {

@@ -20,6 +20,7 @@
 #include "coordinator/generation_table.h"
 #include "coordinator/job_memory.h"
 #include "coordinator/journal.h"
+#include "coordinator/resume_decision.h"
 #include "coordinator/worker_registry.h"
 #include "proto/daemon/log.h"
 #include "proto/tessera/v1/attach.pb.h"
@@ -44,8 +45,8 @@ struct ControllerOptions {
 // Thread-safe. Every transition is journaled before it is acted on.
 class Controller {
  public:
-  // Loads the journal. Jobs that were RUNNING wait for their workers; jobs that were ADMITTED go
-  // back to PENDING. store, clock and log outlive the controller.
+  // Loads the journal. Jobs that were RUNNING or SUSPENDING wait for their workers; jobs that were
+  // ADMITTED go back to PENDING. store, clock and log outlive the controller.
   static absl::StatusOr<std::unique_ptr<Controller>> Create(ControllerOptions options,
                                                             KeyValueStore* store,
                                                             const Clock* clock, Logger* log);
@@ -61,6 +62,8 @@ class Controller {
   absl::StatusOr<v1::ListTrainingJobsResponse> ListJobs(
       const v1::ListTrainingJobsRequest& request) const;
   absl::StatusOr<v1::TrainingJob> CancelJob(const std::string& name);
+  absl::StatusOr<v1::TrainingJob> SuspendJob(const std::string& name);
+  absl::StatusOr<v1::TrainingJob> ResumeJob(const std::string& name);
   EventLog& events() { return *events_; }
 
   // Generations. Errors as in jobs.proto; else an id, and sink gets what the worker sends and then
@@ -92,13 +95,15 @@ class Controller {
     v1::TrainingJob job;
     std::unique_ptr<ActiveJob> active;        // while the job has workers
     std::vector<ActiveJob::Rank> last_ranks;  // of an ended job: what it held
-    std::optional<JobMemory> memory;          // predicted, while it is PENDING
+    std::optional<JobMemory> memory;          // predicted, while it waits for workers
     // What global_rank 0 has found, until the other ranks have ended too.
     std::optional<v1::VerificationReport> verification;
     bool progress_dirty = false;
     absl::Duration progress_published;
     // Of the mean speed: where and when it is measured from.
     std::optional<std::pair<int64_t, absl::Duration>> speed_origin;
+    // Workers that hold its state are kept for it until then while others are not back yet.
+    absl::Duration reserved_until;
   };
   struct DataCheck {
     std::string worker;
@@ -116,8 +121,14 @@ class Controller {
 
   // Attached and not stopping.
   struct Fleet {
-    std::vector<int64_t> memory_bytes;  // of each worker's device
+    std::vector<TierBytes> workers;  // what each has, once the job that it runs is gone
     int most_threads = 1;
+  };
+  // One pass over the jobs that wait for workers.
+  struct Schedule {
+    Fleet fleet;
+    std::vector<Candidate> idle;  // that later jobs may take
+    bool is_blocked = false;      // an earlier job waits for workers and must not be overtaken
   };
 
   void CreateNewJob(const NewJob& job,
@@ -125,7 +136,7 @@ class Controller {
   // What is wrong with a first request, without a look at files.
   absl::Status CheckNewJob(const v1::CreateTrainingJobRequest& request) const;
   // RESOURCE_EXHAUSTED: as many workers as the job has ranks are attached, and no choice among them
-  // has enough device memory.
+  // has enough of every tier.
   absl::Status CheckMemory(const v1::TrainingJobSpec& spec) const;
 
   // All below: mutex_ is held.
@@ -147,14 +158,54 @@ class Controller {
   std::vector<GenerationTable::Entry> RemoveLostGenerationsLocked();
   JobRecord& AddLocked(v1::TrainingJob job);
   JobRecord* FindUidLocked(const std::string& uid);
+  // NOT_FOUND, INVALID_ARGUMENT.
+  absl::StatusOr<JobRecord*> FindJobLocked(const std::string& name, const char* field);
+  absl::StatusOr<const JobRecord*> FindJobLocked(const std::string& name, const char* field) const;
   void TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
                         const std::string& message);
   void SaveLocked(JobRecord& record, Durability durability);
   Fleet FleetLocked() const;
+
+  // Placement.
   void ScheduleLocked();
-  // Whether nothing that the job could wait for will help: its PENDING state says so, once.
+  std::vector<JobRecord*> QueueLocked();
+  void ScheduleAnywhereLocked(JobRecord& record, Schedule& schedule);
+  void ScheduleWithStateLocked(JobRecord& record, Schedule& schedule);
+  void PredictLocked(JobRecord& record, const Fleet& fleet);
+  // Whether nothing that the job could wait for will help: its state says so, once.
   bool TellShortageLocked(JobRecord& record, const Fleet& fleet);
-  void AssignLocked(JobRecord& record, const std::vector<std::string>& workers);
+  // Of the workers that hold its state one has too little: its state says so, once.
+  bool TellShortfallLocked(JobRecord& record);
+  // A condition that says why the job still waits, in place of one of the same reason.
+  void TellWaitingLocked(JobRecord& record, const std::string& reason, const std::string& message);
+  // resume_step: as in RankAssignment.
+  void AssignLocked(JobRecord& record, const std::vector<std::string>& workers,
+                    std::optional<int64_t> resume_step);
+  v1::RankAssignment AssignmentLocked(const JobRecord& record, int global_rank,
+                                      std::optional<int64_t> resume_step);
+
+  // Suspension and preemption.
+  void BeginSuspendLocked(JobRecord& record, const std::string& reason, const std::string& message);
+  void SendSuspendLocked(const JobRecord& record, const ActiveJob::Rank& rank);
+  void HandleSuspendFailedLocked(WorkerEntry& worker, const v1::SuspendFailed& message);
+  // Suspends jobs of lower priority whose workers the job would get, if that is enough and not yet
+  // under way: any workers, or those that it had.
+  void PreemptAnywhereLocked(JobRecord& record, const std::vector<Candidate>& idle);
+  void PreemptHoldersLocked(JobRecord& record);
+  void PreemptLocked(JobRecord& victim, const JobRecord& record);
+
+  // State that outlives its workers' processes.
+  std::vector<StateHolder> HoldersLocked(const JobRecord& record) const;
+  // What the job becomes that can go on, and what its status says of it.
+  void PrepareToGoOnLocked(JobRecord& record, JobOutcome& outcome);
+  void NoteSavedLocked(WorkerEntry& worker, const v1::JobEnded& message);
+  void SendDiscardLocked(WorkerEntry& worker, const std::string& uid);
+  // Of a job that has ended, on all workers but those that still run it.
+  void DiscardStateLocked(const JobRecord& record);
+  // Of all jobs that have ended.
+  void DiscardEndedLocked(WorkerEntry& worker);
+
+  // What workers say.
   void ReconcileLocked(WorkerEntry& worker, const v1::RegisterWorker& request);
   void HandleGroupsFormedLocked(WorkerEntry& worker, const v1::GroupsFormed& message);
   void HandleMemoryLocked(WorkerEntry& worker, const v1::MemoryReport& report);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/controller.h"
+#include "coordinator/job_state.h"
 #include "coordinator/page.h"
 #include "coordinator/spec_layout.h"
 #include "coordinator/spec_validation.h"
@@ -27,11 +28,6 @@ absl::Status CheckRequestId(const std::string& id) {
   }
   if (valid) return absl::OkStatus();
   return InvalidField("request_id", id.substr(0, 80), "must be a UUID");
-}
-
-absl::Status NoSuchJob(const std::string& name) {
-  return WithReason(absl::NotFoundError(absl::StrCat(name, ": there is no such job")),
-                    "JOB_NOT_FOUND");
 }
 
 }  // namespace
@@ -143,8 +139,7 @@ absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(const NewJob& created) 
   condition.set_state(v1::JOB_STATE_PENDING);
   condition.set_reason("CREATED");
   condition.set_message(absl::StrCat("waits for ", MeshOf(job.spec().mesh()).world_size(),
-                                     " workers; ", FleetLocked().memory_bytes.size(),
-                                     " are attached"));
+                                     " workers; ", FleetLocked().workers.size(), " are attached"));
   *condition.mutable_transition_time() = job.create_time();
   if (jobs_.count(job.name()) > 0) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat(job.name(), ": exists")), "JOB_EXISTS");
@@ -166,12 +161,10 @@ absl::StatusOr<v1::TrainingJob> Controller::CommitLocked(const NewJob& created) 
 }
 
 absl::StatusOr<v1::TrainingJob> Controller::GetJob(const std::string& name) const {
-  absl::StatusOr<std::string> id = JobId(name, "name");
-  if (!id.ok()) return id.status();
   std::lock_guard<std::mutex> lock(mutex_);
-  auto it = jobs_.find(name);
-  if (it == jobs_.end()) return NoSuchJob(name);
-  return it->second.job;
+  absl::StatusOr<const JobRecord*> record = FindJobLocked(name, "name");
+  if (!record.ok()) return record.status();
+  return (*record)->job;
 }
 
 absl::StatusOr<v1::ListTrainingJobsResponse> Controller::ListJobs(
@@ -192,17 +185,21 @@ absl::StatusOr<v1::ListTrainingJobsResponse> Controller::ListJobs(
 }
 
 absl::StatusOr<v1::TrainingJob> Controller::CancelJob(const std::string& name) {
-  absl::StatusOr<std::string> id = JobId(name, "name");
-  if (!id.ok()) return id.status();
   std::lock_guard<std::mutex> lock(mutex_);
-  auto it = jobs_.find(name);
-  if (it == jobs_.end()) return NoSuchJob(name);
-  JobRecord& record = it->second;
+  absl::StatusOr<JobRecord*> found = FindJobLocked(name, "name");
+  if (!found.ok()) return found.status();
+  JobRecord& record = **found;
   v1::TrainingJobStatus& status = *record.job.mutable_status();
-  if (status.state() == v1::JOB_STATE_PENDING) {
+  if (IsEnded(status.state())) return record.job;
+  if (record.active == nullptr) {
     status.set_cancel_requested(true);
     TransitionLocked(record, v1::JOB_STATE_CANCELLED, "CANCELLED", "cancelled on request");
-  } else if (record.active != nullptr && !status.cancel_requested()) {
+    DiscardStateLocked(record);
+    const v1::TrainingJob answer = record.job;
+    ScheduleLocked();  // it may have held up others
+    return answer;
+  }
+  if (!status.cancel_requested()) {
     status.set_cancel_requested(true);
     SaveLocked(record, Durability::kSynced);
     record.active->Cancel(clock_->Monotonic());

@@ -1,6 +1,7 @@
 // Controller: what workers say, and what clients ask about them.
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,27 +9,35 @@
 #include "coordinator/job_progress.h"
 #include "coordinator/page.h"
 #include "coordinator/spec_layout.h"
-#include "plan/mesh.h"
 #include "proto/rpc/field_error.h"
 #include "proto/rpc/resource_name.h"
 #include "proto/rpc/status.h"
 
 namespace tessera {
 namespace {
+
 constexpr char kWorkerList[] = "workers";
+
+bool HoldsStateOf(const v1::RegisterWorker& request, const std::string& job_uid) {
+  return std::any_of(request.saved().begin(), request.saved().end(),
+                     [&](const v1::SavedState& state) { return state.job_uid() == job_uid; });
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> Controller::AttachWorker(const v1::RegisterWorker& request,
                                                  const std::shared_ptr<WorkerSession>& session) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (shut_down_) return absl::UnavailableError("the coordinator stops");
-  // After a restart a name is kept for the process that runs a job under it.
+  // After a restart a name is kept for the process that runs a job under it. It is gone if another
+  // one has the job's state, as a tier has one owner at a time.
   for (const auto& [name, record] : jobs_) {
     ActiveJob::Rank* rank = restart_settled_ || record.active == nullptr
                                 ? nullptr
                                 : record.active->FindWorker(request.worker().name());
     if (rank != nullptr && !rank->ended.has_value() && !rank->lost &&
-        rank->instance_id != request.worker().instance_id()) {
+        rank->instance_id != request.worker().instance_id() &&
+        !HoldsStateOf(request, record.job.uid())) {
       return absl::UnavailableError(
           absl::StrCat(request.worker().name(), ": is kept for the process that runs ", name));
     }
@@ -63,6 +72,7 @@ absl::StatusOr<int64_t> Controller::AttachWorker(const v1::RegisterWorker& reque
                                  {"host", request.worker().host_name()},
                                  {"job", request.running().job()}});
   ReconcileLocked(**worker, request);
+  DiscardEndedLocked(**worker);
   ScheduleLocked();
   return session_id;
 }
@@ -81,6 +91,9 @@ void Controller::ReconcileLocked(WorkerEntry& worker, const v1::RegisterWorker& 
         record->active->epoch() == running.epoch()) {
       // It goes on, unless the job is being stopped.
       if (record->active->stopping()) AbortRanksLocked(*record);
+      const ActiveJob::Rank* rank = record->active->FindWorker(worker.info.name());
+      const bool is_suspending = record->job.status().state() == v1::JOB_STATE_SUSPENDING;
+      if (is_suspending && rank != nullptr) SendSuspendLocked(*record, *rank);
       return;
     }
     SendAbortLocked(worker, running.job_uid(), running.epoch(),
@@ -118,6 +131,9 @@ void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage
     switch (message.message_case()) {
       case v1::WorkerMessage::kHeartbeat:
         worker->info.set_device_memory_used_bytes(message.heartbeat().device_memory_used_bytes());
+        worker->info.set_host_memory_used_bytes(message.heartbeat().host_memory_used_bytes());
+        worker->info.set_nvme_free_bytes(message.heartbeat().nvme_free_bytes());
+        worker->info.set_nvme_used_bytes(message.heartbeat().nvme_used_bytes());
         worker->pending.reset();
         if (message.heartbeat().has_pending()) worker->pending = message.heartbeat().pending();
         break;
@@ -139,6 +155,9 @@ void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage
         break;
       case v1::WorkerMessage::kGenerated:
         callback = HandleGeneratedLocked(*worker, message.generated());
+        break;
+      case v1::WorkerMessage::kSuspendFailed:
+        HandleSuspendFailedLocked(*worker, message.suspend_failed());
         break;
       case v1::WorkerMessage::kStopping:
         worker->info.set_state(v1::WORKER_STATE_STOPPING);
@@ -164,7 +183,14 @@ void Controller::HandleGroupsFormedLocked(WorkerEntry& worker, const v1::GroupsF
   rank->formed = true;
   rank->shards.assign(message.shards().begin(), message.shards().end());
   if (record->job.status().state() == v1::JOB_STATE_ADMITTED && record->active->AllFormed()) {
+    // From now on it goes on from what it commits, if it does.
+    record->active->set_is_recoverable(OffloadOf(record->job.spec()).commits_steps());
+    record->job.mutable_status()->clear_saved_step();
     TransitionLocked(*record, v1::JOB_STATE_RUNNING, "GROUPS_FORMED", "all groups are connected");
+    if (record->job.status().suspend_requested()) {
+      BeginSuspendLocked(*record, "SUSPEND_REQUESTED",
+                         "suspended on request while it was starting");
+    }
   }
 }
 
@@ -203,6 +229,7 @@ void Controller::HandleMemoryLocked(WorkerEntry& worker, const v1::MemoryReport&
   for (v1::RankMemory& memory : *record->job.mutable_status()->mutable_memory()) {
     if (memory.global_rank() != rank->coordinates.global_rank()) continue;
     *memory.mutable_measured() = report.peak();
+    if (report.has_peak_tiers()) *memory.mutable_measured_tiers() = report.peak_tiers();
     record->progress_dirty = true;  // every rank reports at about the same time
   }
 }
@@ -216,6 +243,7 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
       worker.info.set_state(v1::WORKER_STATE_IDLE);
     }
   }
+  NoteSavedLocked(worker, message);
   JobRecord* record = FindUidLocked(message.job_uid());
   ActiveJob* active = record == nullptr ? nullptr : record->active.get();
   if (active == nullptr || active->epoch() != message.epoch()) {
@@ -224,6 +252,7 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
     ack.mutable_job_ended_ack()->set_job_uid(message.job_uid());
     ack.mutable_job_ended_ack()->set_epoch(message.epoch());
     worker.session->Send(ack);
+    DiscardEndedLocked(worker);
     ScheduleLocked();
     return;
   }
@@ -238,7 +267,16 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
     record->verification = message.verification();
   }
   const bool was_stopping = active->stopping();
-  active->Ended(*rank, FromProto(message.status()), clock_->Monotonic());
+  const absl::Status status = FromProto(message.status());
+  std::optional<int64_t> suspended_step;
+  if (message.has_suspended_step()) suspended_step = message.suspended_step();
+  const bool is_stopping_worker = worker.info.state() == v1::WORKER_STATE_STOPPING;
+  if (!status.ok() && !was_stopping && is_stopping_worker && active->is_recoverable()) {
+    // It will be back; that it had the time to say so makes no difference.
+    active->Lost(*rank, std::string(status.message()), clock_->Monotonic());
+  } else {
+    active->Ended(*rank, status, clock_->Monotonic(), suspended_step);
+  }
   if (active->stopping() && !was_stopping) AbortRanksLocked(*record);
   SettleLocked(*record);
   ScheduleLocked();
@@ -282,56 +320,6 @@ absl::StatusOr<v1::ListWorkersResponse> Controller::ListWorkers(
     *response.add_workers() = it->second.info;
   }
   return response;
-}
-
-absl::StatusOr<v1::Placement> Controller::GetPlacement(const std::string& job) const {
-  absl::StatusOr<std::string> id = JobId(job, "training_job");
-  if (!id.ok()) return id.status();
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto it = jobs_.find(job);
-  if (it == jobs_.end()) {
-    return WithReason(absl::NotFoundError(absl::StrCat(job, ": there is no such job")),
-                      "JOB_NOT_FOUND");
-  }
-  const JobRecord& record = it->second;
-  const v1::TrainingJobStatus& status = record.job.status();
-  if (status.placement().empty()) {
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(job, ": has no workers")),
-                      "JOB_NOT_PLACED");
-  }
-  v1::Placement placement;
-  placement.set_training_job(job);
-  placement.set_state(status.state());
-  placement.set_epoch(status.epoch());
-  placement.set_axis_order(plan::kAxisOrder);
-  const plan::MeshSize mesh = MeshOf(record.job.spec().mesh());
-  const std::vector<ActiveJob::Rank>& ranks =
-      record.active != nullptr ? record.active->ranks() : record.last_ranks;
-  for (int rank = 0; rank < status.placement_size(); ++rank) {
-    v1::RankDetail& detail = *placement.add_ranks();
-    *detail.mutable_coordinates() = status.placement(rank).coordinates();
-    detail.set_worker(status.placement(rank).worker());
-    auto worker = registry_.workers().find(detail.worker());
-    detail.set_worker_state(worker == registry_.workers().end() ? v1::WORKER_STATE_LOST
-                                                                : worker->second.info.state());
-    for (plan::GroupAxis axis : plan::kGroupAxes) {
-      const plan::Group group = plan::GroupOf(mesh, rank, axis);
-      v1::GroupAssignment& part = *detail.add_groups();
-      part.set_name(group.name);
-      part.set_axis(plan::GroupAxisName(axis));
-      part.set_group_rank(group.group_rank);
-      for (int member : group.members) {
-        part.add_members()->set_global_rank(member);
-        part.mutable_members()->rbegin()->set_worker(status.placement(member).worker());
-      }
-    }
-    if (rank >= static_cast<int>(ranks.size())) continue;
-    for (v1::ShardPlacement shard : ranks[rank].shards) {
-      shard.set_version(status.progress().step());
-      *detail.add_shards() = shard;
-    }
-  }
-  return placement;
 }
 
 }  // namespace tessera

@@ -74,6 +74,22 @@ class JobsService final : public v1::Jobs::CallbackService {
     return Reply(context, controller_->CancelJob(request->name()), response);
   }
 
+  grpc::ServerUnaryReactor* SuspendTrainingJob(grpc::CallbackServerContext* context,
+                                               const v1::SuspendTrainingJobRequest* request,
+                                               v1::TrainingJob* response) override {
+    absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
+    if (!allowed.ok()) return Reply<v1::TrainingJob>(context, allowed, response);
+    return Reply(context, controller_->SuspendJob(request->name()), response);
+  }
+
+  grpc::ServerUnaryReactor* ResumeTrainingJob(grpc::CallbackServerContext* context,
+                                              const v1::ResumeTrainingJobRequest* request,
+                                              v1::TrainingJob* response) override {
+    absl::Status allowed = authorization_->CheckMayUse(IdentitiesOf(*context));
+    if (!allowed.ok()) return Reply<v1::TrainingJob>(context, allowed, response);
+    return Reply(context, controller_->ResumeJob(request->name()), response);
+  }
+
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
     return NewGenerateReactor(controller_, authorization_->CheckMayUse(IdentitiesOf(*context)),

@@ -6,15 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/job_state.h"
 #include "proto/rpc/status.h"
 
 namespace tessera {
 namespace {
-
-bool IsTerminal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
 
 class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchTrainingJobsResponse> {
  public:
@@ -68,7 +64,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchTrainingJobs
     if (!name_.empty()) {
       absl::StatusOr<v1::TrainingJob> job = controller_->GetJob(name_);
       if (!job.ok()) return job.status();
-      if (revision_ == 0 || IsTerminal(job->status().state())) {
+      if (revision_ == 0 || IsEnded(job->status().state())) {
         revision_ = std::max(newest, job->status().revision());
         first_.push_back(*std::move(job));
       }
@@ -107,7 +103,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchTrainingJobs
       *response_.mutable_training_job() = *event->job;
     }
     sent_any_ = true;
-    last_was_terminal_ = !name_.empty() && IsTerminal(response_.training_job().status().state());
+    last_was_terminal_ = !name_.empty() && IsEnded(response_.training_job().status().state());
     writing_ = true;
     StartWrite(&response_);
   }

@@ -9,6 +9,12 @@
 
 namespace tessera {
 
+Candidate WorkerEntry::candidate() const {
+  return {info.name(),
+          info.host_id(),
+          {info.device_memory_bytes(), info.host_memory_bytes(), info.nvme_free_bytes()}};
+}
+
 absl::StatusOr<WorkerEntry*> WorkerRegistry::Register(const v1::RegisterWorker& request,
                                                       std::shared_ptr<WorkerSession> session,
                                                       int64_t session_id,
@@ -47,6 +53,8 @@ absl::StatusOr<WorkerEntry*> WorkerRegistry::Register(const v1::RegisterWorker& 
   entry.last_heard = monotonic;
   entry.detached_at.reset();
   entry.pending.reset();
+  entry.saved.clear();
+  for (const v1::SavedState& state : request.saved()) entry.saved[state.job_uid()] = state;
   return &entry;
 }
 
@@ -97,9 +105,7 @@ std::vector<WorkerEntry*> WorkerRegistry::ExpireLeases(absl::Duration monotonic)
 std::vector<Candidate> WorkerRegistry::IdleWorkers() const {
   std::vector<Candidate> idle;
   for (const auto& [name, worker] : workers_) {
-    if (worker.idle()) {
-      idle.push_back({name, worker.info.host_id(), worker.info.device_memory_bytes()});
-    }
+    if (worker.idle()) idle.push_back(worker.candidate());
   }
   return idle;
 }

@@ -37,11 +37,14 @@ struct WorkerEntry {
   std::string job_uid;                        // what it runs; empty when idle
   int64_t epoch = 0;
   std::optional<v1::PendingCollective> pending;  // of the last heartbeat
+  std::map<std::string, v1::SavedState> saved;   // in its nvme tier, by job uid
 
   bool attached() const { return session != nullptr; }
   bool idle() const {
     return attached() && job_uid.empty() && info.state() != v1::WORKER_STATE_STOPPING;
   }
+  // What a job can have of it, once it is idle.
+  Candidate candidate() const;
 };
 
 struct LeaseOptions {
