@@ -81,6 +81,8 @@ int RunGet(const CommandContext& context, const GetOptions& options);
 int RunDescribe(const CommandContext& context, const std::string& name);
 int RunWatch(const CommandContext& context, const std::string& name);
 int RunCancel(const CommandContext& context, const std::string& name);
+int RunSuspend(const CommandContext& context, const std::string& name);
+int RunResume(const CommandContext& context, const std::string& name);
 int RunWait(const CommandContext& context, const WaitOptions& options);
 int RunGenerate(const CommandContext& context, const GenerateOptions& options);
 int RunDoctor(const CommandContext& context);

@@ -10,8 +10,8 @@ namespace tessera {
 namespace {
 
 constexpr char kVerbs[] =
-    "create plan verify get describe watch cancel wait generate doctor explain tokenize completion "
-    "version";
+    "create plan verify get describe watch cancel suspend resume wait generate doctor explain "
+    "tokenize completion version";
 
 }  // namespace
 
@@ -22,7 +22,7 @@ int RunCompletion(const std::string& shell) {
         "  local words='%s' previous=${COMP_WORDS[COMP_CWORD-1]}\n"
         "  case $previous in\n"
         "    get) words='jobs job workers placement';;\n"
-        "    describe|job|watch|cancel|wait|generate|placement)\n"
+        "    describe|job|watch|cancel|suspend|resume|wait|generate|placement)\n"
         "      words=$(tessera get jobs -o name 2>/dev/null | sed 's|.*/||');;\n"
         "    completion) words='bash zsh fish';;\n"
         "    -o|--output) words='table wide json yaml name';;\n"
@@ -41,7 +41,7 @@ int RunCompletion(const std::string& shell) {
         "_tessera() {\n"
         "  case ${words[CURRENT-1]} in\n"
         "    get) compadd jobs job workers placement;;\n"
-        "    describe|job|watch|cancel|wait|generate|placement)\n"
+        "    describe|job|watch|cancel|suspend|resume|wait|generate|placement)\n"
         "      compadd ${(f)\"$(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"};;\n"
         "    completion) compadd bash zsh fish;;\n"
         "    -o|--output) compadd table wide json yaml name;;\n"
@@ -58,8 +58,8 @@ int RunCompletion(const std::string& shell) {
         "complete -c tessera -f\n"
         "complete -c tessera -n '__fish_use_subcommand' -a '%s'\n"
         "complete -c tessera -n '__fish_seen_subcommand_from get' -a 'jobs job workers placement'\n"
-        "complete -c tessera -n '__fish_seen_subcommand_from describe watch cancel wait generate' "
-        "-a \"(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"\n"
+        "complete -c tessera -n '__fish_seen_subcommand_from describe watch cancel suspend resume "
+        "wait generate' -a \"(tessera get jobs -o name 2>/dev/null | sed 's|.*/||')\"\n"
         "complete -c tessera -n '__fish_seen_subcommand_from create plan verify' -s f -r -F\n"
         "complete -c tessera -n '__fish_seen_subcommand_from plan' -l timeline -r -F\n",
         kVerbs);

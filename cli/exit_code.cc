@@ -29,9 +29,9 @@ std::string Hint(const absl::Status& status, const std::string& endpoint) {
       return absl::StrCat("is a coordinator serving at ", endpoint,
                           "? See --endpoint and TESSERA_ENDPOINT, or start one with ./dev up");
     case absl::StatusCode::kResourceExhausted:
-      if (ReasonOf(status) == "INSUFFICIENT_DEVICE_MEMORY") {
-        return "`tessera plan -f FILE` shows what each stage needs, `tessera get workers` what the "
-               "workers have";
+      if (absl::StartsWith(ReasonOf(status), "INSUFFICIENT_")) {  // memory of some tier
+        return "`tessera plan -f FILE` shows what each stage needs, `tessera get workers -o wide` "
+               "what the workers have";
       }
       return "`tessera get workers` shows what the workers hold; try again later";
     case absl::StatusCode::kNotFound:

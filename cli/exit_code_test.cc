@@ -59,6 +59,15 @@ TEST(ErrorText, TellsOneUnavailableFromAnother) {
               HasSubstr("--timeout waits longer"));
 }
 
+TEST(ErrorText, TellsWhereToLookForWhatIsShort) {
+  for (const char* reason :
+       {"INSUFFICIENT_DEVICE_MEMORY", "INSUFFICIENT_HOST_MEMORY", "INSUFFICIENT_NVME_SPACE"}) {
+    EXPECT_THAT(ErrorText(WithReason(absl::ResourceExhaustedError("x"), reason), "here:1"),
+                HasSubstr("`tessera get workers -o wide`"))
+        << reason;
+  }
+}
+
 // A value may come from anywhere.
 TEST(ErrorText, SendsNoCommandToTheTerminal) {
   const std::string text = ErrorText(InvalidField("path", "a\x1b[2Jb\x07", "no"), "here:1");

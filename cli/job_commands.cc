@@ -1,6 +1,8 @@
-// create, get, describe, watch, cancel, wait.
+// create, get, describe, watch, cancel, suspend, resume, wait.
 #include <stdio.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -41,6 +43,18 @@ void Print(const CommandContext& context, const Message& message, const std::str
     default:
       fputs(table(context.output == OutputFormat::kWide).c_str(), stdout);
   }
+}
+
+// Asks for something that is acknowledged at once and done later. answer: what to say of the job.
+int RunRequest(const CommandContext& context,
+               const std::function<absl::StatusOr<v1::TrainingJob>(JobsClient&)>& request,
+               std::string (*answer)(const v1::TrainingJob&)) {
+  absl::StatusOr<std::unique_ptr<JobsClient>> client = JobsClient::Create(context);
+  if (!client.ok()) return Fail(context, client.status());
+  absl::StatusOr<v1::TrainingJob> job = request(**client);
+  if (!job.ok()) return Fail(context, job.status());
+  Print(context, *job, job->name(), [&](bool) { return answer(*job); });
+  return kCliOk;
 }
 
 }  // namespace
@@ -117,18 +131,18 @@ int RunWatch(const CommandContext& context, const std::string& name) {
 }
 
 int RunCancel(const CommandContext& context, const std::string& name) {
-  absl::StatusOr<std::unique_ptr<JobsClient>> client = JobsClient::Create(context);
-  if (!client.ok()) return Fail(context, client.status());
-  absl::StatusOr<v1::TrainingJob> job = (*client)->CancelJob(name);
-  if (!job.ok()) return Fail(context, job.status());
-  Print(context, *job, job->name(), [&](bool) {
-    return absl::StrCat(job->name(),
-                        IsTerminal(job->status().state())
-                            ? absl::StrCat(" is ", StateName(job->status().state()))
-                            : " is being cancelled",
-                        "\n");
-  });
-  return kCliOk;
+  return RunRequest(
+      context, [&](JobsClient& client) { return client.CancelJob(name); }, CancelAnswer);
+}
+
+int RunSuspend(const CommandContext& context, const std::string& name) {
+  return RunRequest(
+      context, [&](JobsClient& client) { return client.SuspendJob(name); }, SuspendAnswer);
+}
+
+int RunResume(const CommandContext& context, const std::string& name) {
+  return RunRequest(
+      context, [&](JobsClient& client) { return client.ResumeJob(name); }, ResumeAnswer);
 }
 
 int RunWait(const CommandContext& context, const WaitOptions& options) {

@@ -113,6 +113,32 @@ std::string TrafficTable(const v1::JobProgress& progress) {
   return table.ToString();
 }
 
+std::string StepTimeTable(const v1::JobProgress& progress) {
+  const v1::StepTime& time = progress.step_time();
+  if (time.seconds() <= 0) return "";
+  Table table({"PART", "SECONDS", "SHARE"});
+  auto add = [&](const char* part, double seconds) {
+    table.Add({part, absl::StrFormat("%.4g", seconds),
+               absl::StrFormat("%.1f%%", 100 * seconds / time.seconds())});
+  };
+  add("computation",
+      std::max(0.0, time.seconds() - time.communication_seconds() - time.tier_wait_seconds()));
+  add("communication", time.communication_seconds());
+  add("waiting for tiers", time.tier_wait_seconds());
+  add("step", time.seconds());
+  return table.ToString();
+}
+
+std::string TierTrafficTable(const v1::JobProgress& progress) {
+  if (progress.tier_traffic().empty()) return "";
+  Table table({"TIER", "READ", "WRITTEN", "LATE READS"});
+  for (const v1::TierTraffic& traffic : progress.tier_traffic()) {
+    table.Add({traffic.tier(), ExactBytes(traffic.read_bytes()),
+               ExactBytes(traffic.written_bytes()), absl::StrCat(traffic.late_reads())});
+  }
+  return table.ToString();
+}
+
 std::string VerificationText(const v1::TrainingJob& job) {
   const v1::VerificationReport& report = job.status().verification();
   std::string first = "none";

@@ -12,6 +12,13 @@ namespace tessera {
 // from the prediction. Empty where nothing is known.
 std::string TrafficTable(const v1::JobProgress& progress);
 
+// Where its time went: computation, communication, waiting for tiers, in seconds and per cent.
+// Empty where nothing is known.
+std::string StepTimeTable(const v1::JobProgress& progress);
+
+// What it moved between its device and its tiers. Empty where there are none.
+std::string TierTrafficTable(const v1::JobProgress& progress);
+
 // Layout, steps, largest deviations and the verdict. REQUIRES: the job has a report.
 std::string VerificationText(const v1::TrainingJob& job);
 

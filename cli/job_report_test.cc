@@ -72,6 +72,33 @@ TEST(TrafficTable, TellsEqualFromDifferent) {
             "-2 calls, +40 bytes\n");
 }
 
+TEST(StepTimeTable, SplitsTheStep) {
+  v1::JobProgress progress;
+  EXPECT_EQ(StepTimeTable(progress), "");
+  progress.mutable_step_time()->set_seconds(2);
+  progress.mutable_step_time()->set_communication_seconds(0.5);
+  progress.mutable_step_time()->set_tier_wait_seconds(0.25);
+  EXPECT_EQ(StepTimeTable(progress),
+            "PART               SECONDS  SHARE\n"
+            "computation        1.25     62.5%\n"
+            "communication      0.5      25.0%\n"
+            "waiting for tiers  0.25     12.5%\n"
+            "step               2        100.0%\n");
+}
+
+TEST(TierTrafficTable, HasALineForEachTier) {
+  v1::JobProgress progress;
+  EXPECT_EQ(TierTrafficTable(progress), "");
+  v1::TierTraffic& traffic = *progress.add_tier_traffic();
+  traffic.set_tier("nvme");
+  traffic.set_read_bytes(1234567);
+  traffic.set_written_bytes(640);
+  traffic.set_late_reads(3);
+  EXPECT_EQ(TierTrafficTable(progress),
+            "TIER  READ               WRITTEN  LATE READS\n"
+            "nvme  1.23 MB (1234567)  640 B    3\n");
+}
+
 TEST(VerificationText, Passed) {
   EXPECT_EQ(VerificationText(Verified()),
             "Layout   dp=1 cp=1 pp=2 tp=2 (axes outermost first), 4 ranks, 1f1b, 4 micro-batches\n"

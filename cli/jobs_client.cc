@@ -132,6 +132,22 @@ class Client final : public JobsClient {
     });
   }
 
+  absl::StatusOr<v1::TrainingJob> SuspendJob(const std::string& name) override {
+    v1::SuspendTrainingJobRequest request;
+    request.set_name(FullJobName(name));
+    return Call<v1::TrainingJob>([&](grpc::ClientContext* context, v1::TrainingJob* job) {
+      return jobs_->SuspendTrainingJob(context, request, job);
+    });
+  }
+
+  absl::StatusOr<v1::TrainingJob> ResumeJob(const std::string& name) override {
+    v1::ResumeTrainingJobRequest request;
+    request.set_name(FullJobName(name));
+    return Call<v1::TrainingJob>([&](grpc::ClientContext* context, v1::TrainingJob* job) {
+      return jobs_->ResumeTrainingJob(context, request, job);
+    });
+  }
+
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers() override {
     std::vector<v1::Worker> workers;
     v1::ListWorkersRequest request;

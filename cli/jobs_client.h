@@ -32,6 +32,8 @@ class JobsClient {
   virtual absl::StatusOr<v1::TrainingJob> GetJob(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::TrainingJob>> ListJobs() = 0;
   virtual absl::StatusOr<v1::TrainingJob> CancelJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::TrainingJob> SuspendJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::TrainingJob> ResumeJob(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Worker>> ListWorkers() = 0;
   virtual absl::StatusOr<v1::Placement> GetPlacement(const std::string& job) = 0;
 

@@ -106,6 +106,15 @@ int Main(int argc, char** argv) {
   watch->add_option("name", name, "Job")->required();
   CLI::App* cancel = app.add_subcommand("cancel", "End a job");
   cancel->add_option("name", name, "Job")->required();
+  CLI::App* suspend =
+      app.add_subcommand("suspend", "Save a job's state on its workers and free their devices");
+  suspend->footer(
+      "Returns at once; the job is SUSPENDED at the end of its step, and stays so until it is\n"
+      "resumed or cancelled. tessera wait NAME --for=state=SUSPENDED waits for it.");
+  suspend->add_option("name", name, "Job")->required();
+  CLI::App* resume = app.add_subcommand("resume", "Let a suspended job go on where it was");
+  resume->footer("Returns at once; the job goes on when the workers that hold its state are idle.");
+  resume->add_option("name", name, "Job")->required();
 
   WaitOptions wait_options;
   std::string wait_timeout = "1h";
@@ -200,6 +209,8 @@ int Main(int argc, char** argv) {
   if (*describe) return RunDescribe(context, name);
   if (*watch) return RunWatch(context, name);
   if (*cancel) return RunCancel(context, name);
+  if (*suspend) return RunSuspend(context, name);
+  if (*resume) return RunResume(context, name);
   if (*generate) return RunGenerate(context, generate_options);
   if (*doctor) return RunDoctor(context);
   if (!absl::ParseDuration(wait_timeout, &wait_options.timeout)) {

@@ -35,6 +35,15 @@ std::string DifferenceText(int64_t predicted, int64_t measured) {
       "%+.2g%%", 100 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
 }
 
+struct OtherTier {
+  const char* name;
+  int64_t (v1::TierMemory::*bytes)() const;
+};
+constexpr OtherTier kOtherTiers[] = {
+    {"host", &v1::TierMemory::host_bytes},
+    {"nvme", &v1::TierMemory::nvme_bytes},
+};
+
 int64_t Most(const v1::RankMemory& rank) {
   return std::max(rank.predicted().total_bytes(), rank.measured().total_bytes());
 }
@@ -47,6 +56,14 @@ void AddRank(const v1::RankMemory& rank, Table& table) {
                rank.has_measured() ? ExactBytes(measured) : "-",
                rank.has_measured() ? DifferenceText(predicted, measured) : "-"});
   }
+  if (!rank.has_predicted_tiers() && !rank.has_measured_tiers()) return;
+  for (const OtherTier& tier : kOtherTiers) {
+    const int64_t predicted = (rank.predicted_tiers().*tier.bytes)();
+    const int64_t measured = (rank.measured_tiers().*tier.bytes)();
+    table.Add({absl::StrCat(rank.global_rank()), tier.name, ExactBytes(predicted),
+               rank.has_measured() ? ExactBytes(measured) : "-",
+               rank.has_measured() ? DifferenceText(predicted, measured) : "-"});
+  }
 }
 
 }  // namespace
@@ -56,11 +73,21 @@ std::string StageMemoryTable(const v1::TrainingPlan& plan, int rows) {
   for (const Category& category : kCategories) {
     header.push_back(absl::AsciiStrToUpper(category.name));
   }
+  const bool has_other_tiers =
+      std::any_of(plan.stages().begin(), plan.stages().end(),
+                  [](const v1::PlannedStage& stage) { return stage.has_tiers(); });
+  for (const OtherTier& tier : kOtherTiers) {
+    if (has_other_tiers) header.push_back(absl::AsciiStrToUpper(tier.name));
+  }
   Table table(header);
   for (int i = 0; i < std::min(rows, plan.stages_size()); ++i) {
     std::vector<std::string> row = {absl::StrCat(plan.stages(i).pp_rank())};
     for (const Category& category : kCategories) {
       row.push_back(HumanBytes(static_cast<double>((plan.stages(i).memory().*category.bytes)())));
+    }
+    for (const OtherTier& tier : kOtherTiers) {
+      if (!has_other_tiers) continue;
+      row.push_back(HumanBytes(static_cast<double>((plan.stages(i).tiers().*tier.bytes)())));
     }
     table.Add(row);
   }

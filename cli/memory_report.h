@@ -1,4 +1,4 @@
-// Device memory of a job, predicted and measured, as people read it.
+// Memory of a job, of devices and of other tiers, predicted and measured, as people read it.
 #ifndef TESSERA_CLI_MEMORY_REPORT_H_
 #define TESSERA_CLI_MEMORY_REPORT_H_
 
@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// One line for each of the first `rows` stages: predicted bytes by category.
+// One line for each of the first `rows` stages: predicted bytes of the device by category (total:
+// of the device), and, where something is offloaded, of the host and on nvme.
 std::string StageMemoryTable(const v1::TrainingPlan& plan, int rows);
 
 // Predicted against measured by category, of the rank that holds most, or of all (wide). Empty

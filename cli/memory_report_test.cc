@@ -56,6 +56,33 @@ TEST(MemoryReport, ShowsAllRanksAndWhatIsNotYetMeasured) {
   EXPECT_NE(text.find("\n1     total "), std::string::npos) << text;
 }
 
+TEST(MemoryReport, ShowsOtherTiersWhereTheyAreUsed) {
+  v1::TrainingJobStatus status = TwoRanks();
+  status.mutable_memory(1)->mutable_predicted_tiers()->set_host_bytes(5000);
+  status.mutable_memory(1)->mutable_predicted_tiers()->set_nvme_bytes(8000);
+  status.mutable_memory(1)->mutable_measured_tiers()->set_host_bytes(5000);
+  status.mutable_memory(1)->mutable_measured_tiers()->set_nvme_bytes(7200);
+  const std::string text = JobMemoryTable(status, /*wide=*/false);
+  EXPECT_NE(text.find("1     host           5 kB (5000)      5 kB (5000)      equal\n"
+                      "1     nvme           8 kB (8000)      7.2 kB (7200)    -10%\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(MemoryReport, StagesShowOtherTiersWhereOneUsesThem) {
+  v1::TrainingPlan plan;
+  for (int i = 0; i < 2; ++i) plan.add_stages()->set_pp_rank(i);
+  plan.mutable_stages(1)->mutable_tiers()->set_nvme_bytes(8000);
+  EXPECT_EQ(
+      StageMemoryTable(plan, 2),
+      "STAGE  PARAMETERS  GRADIENTS  OPTIMIZER  ACTIVATIONS  COMMUNICATION  WORKSPACE  TOTAL  "
+      "HOST  NVME\n"
+      "0      0 B         0 B        0 B        0 B          0 B            0 B        0 B    "
+      "0 B   0 B\n"
+      "1      0 B         0 B        0 B        0 B          0 B            0 B        0 B    "
+      "0 B   8 kB\n");
+}
+
 TEST(MemoryReport, IsEmptyBeforeTheJobHasWorkers) { EXPECT_EQ(JobMemoryTable({}, true), ""); }
 
 TEST(MemoryReport, StagesHaveALineEach) {

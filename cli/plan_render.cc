@@ -126,7 +126,11 @@ std::string StageTable(const v1::TrainingPlan& plan, bool wide) {
 
 std::string MemoryTable(const v1::TrainingPlan& plan, bool wide) {
   const int rows = RowsOf(plan.stages_size(), wide);
-  return absl::StrCat("Device memory of the rank of each stage that needs most\n",
+  const bool has_other_tiers =
+      std::any_of(plan.stages().begin(), plan.stages().end(),
+                  [](const v1::PlannedStage& stage) { return stage.has_tiers(); });
+  return absl::StrCat("Device memory of the rank of each stage that needs most",
+                      has_other_tiers ? ", and what it holds elsewhere" : "", "\n",
                       StageMemoryTable(plan, rows), LeftOut(plan.stages_size() - rows, "stages"));
 }
 

@@ -33,6 +33,18 @@ std::string WorkerStateName(v1::WorkerState state) {
 
 std::string LossText(double loss) { return absl::StrFormat("%.4f", loss); }
 
+// "device" where all is there, else "optimizer nvme, parameters device".
+std::string TiersText(const std::map<std::string, std::set<std::string>>& tiers_of_kinds) {
+  std::set<std::string> all;
+  std::vector<std::string> parts;
+  for (const auto& [kind, tiers] : tiers_of_kinds) {
+    all.insert(tiers.begin(), tiers.end());
+    parts.push_back(absl::StrCat(kind, " ", absl::StrJoin(tiers, "+")));
+  }
+  if (all.empty()) return "-";
+  return all.size() == 1 ? *all.begin() : absl::StrJoin(parts, ", ");
+}
+
 PlotSeries Series(char mark, const std::string& label,
                   const google::protobuf::RepeatedPtrField<v1::LossPoint>& curve) {
   PlotSeries series{mark, label, {}};
@@ -127,7 +139,10 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide) {
 std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide) {
   std::vector<std::string> header = {"NAME",   "STATE", "JOB",  "DEVICE",
                                      "MEMORY", "USED",  "HOST", "PID"};
-  if (wide) header.insert(header.end(), {"VERSION", "INSTANCE", "MESSAGE"});
+  if (wide) {
+    header.insert(header.end(),
+                  {"HOST MEMORY", "USED", "NVME FREE", "USED", "VERSION", "INSTANCE", "MESSAGE"});
+  }
   Table table(header);
   for (const v1::Worker& worker : workers) {
     std::vector<std::string> row = {
@@ -140,6 +155,11 @@ std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide) {
         worker.host_name(),
         absl::StrCat(worker.pid())};
     if (wide) {
+      const std::string pinned = worker.host_memory_pinned() ? " pinned" : "";
+      row.insert(row.end(), {HumanBytes(static_cast<double>(worker.host_memory_bytes())) + pinned,
+                             HumanBytes(static_cast<double>(worker.host_memory_used_bytes())),
+                             HumanBytes(static_cast<double>(worker.nvme_free_bytes())),
+                             HumanBytes(static_cast<double>(worker.nvme_used_bytes()))});
       row.insert(row.end(), {worker.version(), worker.instance_id(),
                              worker.message().empty() ? "-" : worker.message()});
     }
@@ -153,15 +173,17 @@ std::string PlacementTable(const v1::Placement& placement, bool wide) {
       absl::StrCat(placement.training_job(), "  ", StateName(placement.state()), "  epoch ",
                    placement.epoch(), "  axes, outermost first: ", placement.axis_order(), "\n");
   Table ranks({"RANK", "DP", "CP", "PP", "TP", "WORKER", "HEALTH", "PARAMETERS", "GRADIENTS",
-               "OPTIMIZER", "TIER"});
+               "OPTIMIZER", "TIER", "VERSION"});
   Table shards({"RANK", "UNIT", "KIND", "ELEMENTS", "BYTES", "TIER", "VERSION"});
   for (const v1::RankDetail& rank : placement.ranks()) {
     const v1::MeshCoordinates& at = rank.coordinates();
     std::map<std::string, double> bytes;
-    std::set<std::string> tiers;
+    std::map<std::string, std::set<std::string>> tiers;  // by kind
+    std::set<int64_t> versions;
     for (const v1::ShardPlacement& shard : rank.shards()) {
       bytes[shard.kind()] += static_cast<double>(shard.size_bytes());
-      tiers.insert(shard.tier());
+      tiers[shard.kind()].insert(shard.tier());
+      versions.insert(shard.version());
       shards.Add({absl::StrCat(at.global_rank()), shard.unit(), shard.kind(),
                   absl::StrCat("[", shard.offset_elements(), ", ",
                                shard.offset_elements() + shard.size_elements(), ")"),
@@ -172,7 +194,8 @@ std::string PlacementTable(const v1::Placement& placement, bool wide) {
                absl::StrCat(at.cp_rank()), absl::StrCat(at.pp_rank()), absl::StrCat(at.tp_rank()),
                Id(rank.worker()), WorkerStateName(rank.worker_state()),
                HumanBytes(bytes["parameters"]), HumanBytes(bytes["gradients"]),
-               HumanBytes(bytes["optimizer"]), tiers.empty() ? "-" : absl::StrJoin(tiers, ",")});
+               HumanBytes(bytes["optimizer"]), TiersText(tiers),
+               versions.empty() ? "-" : absl::StrJoin(versions, ",")});
   }
   absl::StrAppend(&text, ranks.ToString());
   std::set<std::string> seen;
@@ -202,8 +225,17 @@ std::string DescribeJob(const v1::TrainingJob& job, bool wide) {
   line("UID", job.uid());
   line("Created", TimeUtil::ToString(job.create_time()));
   line("State", StateName(status.state()));
+  if (job.spec().priority() != 0 || job.spec().preempt()) {
+    line("Priority", absl::StrCat(job.spec().priority(), job.spec().preempt() ? ", preempts" : ""));
+  }
   line("Mesh", MeshText(job.spec().mesh()));
   line("Step", absl::StrCat(progress.step(), " of ", progress.total_steps()));
+  if (status.has_saved_step()) {
+    line("Saved step", absl::StrCat(status.saved_step(), ", on the nvme tiers of its workers"));
+  }
+  if (status.suspend_requested() && status.state() != v1::JOB_STATE_SUSPENDED) {
+    line("Suspend", "requested");
+  }
   if (progress.step() > 0) {
     line("Training loss", absl::StrFormat("%.4f nats per target", progress.loss()));
     line("Gradient norm", absl::StrFormat("%.4f", progress.gradient_norm()));
@@ -232,9 +264,17 @@ std::string DescribeJob(const v1::TrainingJob& job, bool wide) {
   if (!traffic.empty()) {
     absl::StrAppend(&text, "\nTraffic of global_rank 0 in the last step\n", traffic);
   }
+  const std::string time = StepTimeTable(progress);
+  if (!time.empty()) {
+    absl::StrAppend(&text, "\nTime of global_rank 0 in the last step\n", time);
+  }
+  const std::string tiers = TierTrafficTable(progress);
+  if (!tiers.empty()) {
+    absl::StrAppend(&text, "\nTier traffic of global_rank 0 in the last step\n", tiers);
+  }
   const std::string memory = JobMemoryTable(status, wide);
   if (!memory.empty()) {
-    absl::StrAppend(&text, "\nDevice memory, peaks up to the first step",
+    absl::StrAppend(&text, "\nMemory, peaks up to the first step",
                     wide ? "" : "; the rank that holds most (-o wide: all)", "\n", memory);
   }
   if (status.has_verification()) {
@@ -247,10 +287,27 @@ std::string DescribeJob(const v1::TrainingJob& job, bool wide) {
   return text;
 }
 
+std::string CancelAnswer(const v1::TrainingJob& job) {
+  if (!IsTerminal(job.status().state())) return job.name() + " is being cancelled\n";
+  return absl::StrCat(job.name(), " is ", StateName(job.status().state()), "\n");
+}
+
+std::string SuspendAnswer(const v1::TrainingJob& job) {
+  if (job.status().state() != v1::JOB_STATE_SUSPENDED) return job.name() + " is being suspended\n";
+  return job.name() + " is SUSPENDED\n";
+}
+
+std::string ResumeAnswer(const v1::TrainingJob& job) {
+  return absl::StrCat(job.name(), " is ", StateName(job.status().state()),
+                      job.status().state() == v1::JOB_STATE_SUSPENDING
+                          ? "; it goes on as soon as it is suspended\n"
+                          : "\n");
+}
+
 std::string ProgressLine(const v1::TrainingJob& job) {
   const v1::TrainingJobStatus& status = job.status();
   const v1::JobProgress& progress = status.progress();
-  std::string text = absl::StrFormat("%-9s step %d/%d", StateName(status.state()), progress.step(),
+  std::string text = absl::StrFormat("%-10s step %d/%d", StateName(status.state()), progress.step(),
                                      progress.total_steps());
   if (progress.step() > 0) absl::StrAppendFormat(&text, "  loss %.4f", progress.loss());
   if (progress.has_validation_loss()) {
@@ -261,6 +318,15 @@ std::string ProgressLine(const v1::TrainingJob& job) {
   }
   if (progress.has_seconds_left() && !IsTerminal(status.state())) {
     absl::StrAppend(&text, "  ", HumanSeconds(progress.seconds_left()), " left");
+  }
+  const bool is_waiting = status.state() == v1::JOB_STATE_PENDING ||
+                          status.state() == v1::JOB_STATE_RECOVERING ||
+                          status.state() == v1::JOB_STATE_SUSPENDED;
+  if (is_waiting && !status.conditions().empty()) {
+    absl::StrAppend(&text, "  ", status.conditions().rbegin()->reason());
+  }
+  if (status.state() == v1::JOB_STATE_SUSPENDED) {
+    absl::StrAppend(&text, "; to go on: tessera resume ", Id(job.name()));
   }
   return text;
 }

@@ -26,9 +26,13 @@ std::string JobTable(const std::vector<v1::TrainingJob>& jobs, bool wide);
 std::string WorkerTable(const std::vector<v1::Worker>& workers, bool wide);
 // wide: one line a shard besides one line a rank.
 std::string PlacementTable(const v1::Placement& placement, bool wide);
-// Everything about one job, with its loss curve, its traffic, its device memory (wide: of every
-// rank) and what it has verified.
+// Everything about one job, with its loss curve, its traffic, where its time goes, its memory
+// (wide: of every rank) and what it has verified.
 std::string DescribeJob(const v1::TrainingJob& job, bool wide);
+// What is told of a job that has been asked to end, to make room, or to go on.
+std::string CancelAnswer(const v1::TrainingJob& job);
+std::string SuspendAnswer(const v1::TrainingJob& job);
+std::string ResumeAnswer(const v1::TrainingJob& job);
 // "step 120/1500  loss 2.3456  val 2.4012  18.2k tokens/s  1m12s left"
 std::string ProgressLine(const v1::TrainingJob& job);
 
