@@ -20,9 +20,6 @@ int64_t NeededBytes(int dp) {
 
 class ControllerAdmissionTest : public ControllerTest {
  protected:
-  v1::TrainingJobStatus Status(const std::string& id) {
-    return controller_->GetJob("trainingJobs/" + id)->status();
-  }
   static bool WasAsked(const TestWorker& worker) {
     return worker.session->Last(v1::CoordinatorMessage::kCheckData).has_check_data() ||
            worker.session->Last(v1::CoordinatorMessage::kRun).has_run();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,22 @@ inline v1::CreateTrainingJobRequest Request(const std::string& id, int dp) {
   return request;
 }
 
+// All of a job's state is committed after every step.
+inline v1::CreateTrainingJobRequest CommittingRequest(const std::string& id, int dp) {
+  v1::CreateTrainingJobRequest request = Request(id, dp);
+  v1::TrainingJobSpec& spec = *request.mutable_training_job()->mutable_spec();
+  spec.mutable_offload()->mutable_optimizer()->set_tier(v1::TIER_NVME);
+  return request;
+}
+
+inline v1::SavedState Saved(const std::string& uid, int global_rank, std::vector<int64_t> steps) {
+  v1::SavedState saved;
+  saved.set_job_uid(uid);
+  saved.set_global_rank(global_rank);
+  for (const int64_t step : steps) saved.add_steps(step);
+  return saved;
+}
+
 class ControllerTest : public testing::Test {
  protected:
   ControllerTest()
@@ -77,7 +94,8 @@ class ControllerTest : public testing::Test {
 
   absl::StatusOr<TestWorker> TryAttach(const std::string& name, const std::string& instance,
                                        const v1::RunningJob& running = {},
-                                       int64_t memory_bytes = 1 << 30) {
+                                       int64_t memory_bytes = 1 << 30,
+                                       const std::vector<v1::SavedState>& saved = {}) {
     TestWorker worker;
     worker.instance = instance;
     v1::RegisterWorker request;
@@ -85,6 +103,9 @@ class ControllerTest : public testing::Test {
     request.mutable_worker()->set_name("workers/" + name);
     request.mutable_worker()->set_instance_id(instance);
     request.mutable_worker()->set_device_memory_bytes(memory_bytes);
+    request.mutable_worker()->set_host_memory_bytes(int64_t{1} << 40);
+    request.mutable_worker()->set_nvme_free_bytes(int64_t{1} << 40);
+    request.mutable_saved()->Assign(saved.begin(), saved.end());
     request.set_address("address of " + name);
     *request.mutable_running() = running;
     absl::StatusOr<int64_t> id = controller_->AttachWorker(request, worker.session);
@@ -94,6 +115,10 @@ class ControllerTest : public testing::Test {
   }
   TestWorker Attach(const std::string& name, const v1::RunningJob& running = {}) {
     return *TryAttach(name, "instance of " + name, running);
+  }
+  // Another process of that name than Attach's, as after SIGKILL, with what its tier holds.
+  TestWorker AttachAgain(const std::string& name, const std::vector<v1::SavedState>& saved) {
+    return *TryAttach(name, "instance " + std::to_string(++restarts_), {}, 1 << 30, saved);
   }
   TestWorker AttachWithMemory(const std::string& name, int64_t memory_bytes) {
     return *TryAttach(name, "instance of " + name, {}, memory_bytes);
@@ -105,6 +130,19 @@ class ControllerTest : public testing::Test {
     controller_->CreateJob(request,
                            [result](absl::StatusOr<v1::TrainingJob> job) { *result = job; });
     return *result;
+  }
+
+  // With workers attached: whoever is asked about the data finds nothing wrong.
+  void CreateChecked(const v1::CreateTrainingJobRequest& request,
+                     const std::vector<TestWorker>& workers) {
+    clock_.elapsed += absl::Milliseconds(1);  // jobs come one after another
+    Create(request).IgnoreError();
+    for (const TestWorker& worker : workers) {
+      v1::WorkerMessage message;
+      message.mutable_data_checked()->set_check_id(
+          worker.session->Last(v1::CoordinatorMessage::kCheckData).check_data().check_id());
+      controller_->HandleWorkerMessage(worker.id, message);
+    }
   }
 
   absl::StatusOr<v1::TrainingJob> Verify(const v1::VerifyTrainingJobRequest& request) {
@@ -121,13 +159,38 @@ class ControllerTest : public testing::Test {
     message.mutable_groups_formed()->set_epoch(run.epoch());
     controller_->HandleWorkerMessage(worker.id, message);
   }
-  void Ended(const TestWorker& worker, const absl::Status& status) {
+  // steps: of the state that the worker's tier holds after it.
+  void Ended(const TestWorker& worker, const absl::Status& status,
+             const std::vector<int64_t>& steps = {},
+             std::optional<int64_t> suspended_step = std::nullopt) {
     v1::WorkerMessage message;
     const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();
-    message.mutable_job_ended()->set_job_uid(run.job_uid());
-    message.mutable_job_ended()->set_epoch(run.epoch());
-    *message.mutable_job_ended()->mutable_status() = ToProto(status);
+    v1::JobEnded& ended = *message.mutable_job_ended();
+    ended.set_job_uid(run.job_uid());
+    ended.set_epoch(run.epoch());
+    *ended.mutable_status() = ToProto(status);
+    if (!steps.empty()) {
+      *ended.mutable_saved() = Saved(run.job_uid(), run.coordinates().global_rank(), steps);
+    }
+    if (suspended_step.has_value()) ended.set_suspended_step(*suspended_step);
     controller_->HandleWorkerMessage(worker.id, message);
+  }
+  void Suspended(const TestWorker& worker, int64_t step) {
+    Ended(worker, absl::OkStatus(), {step}, step);
+  }
+  void Step(const TestWorker& worker, int64_t step) {
+    v1::WorkerMessage message;
+    const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();
+    message.mutable_step()->set_job_uid(run.job_uid());
+    message.mutable_step()->set_epoch(run.epoch());
+    message.mutable_step()->set_step(step);
+    message.mutable_step()->set_seconds(1);
+    controller_->HandleWorkerMessage(worker.id, message);
+  }
+  static int Count(const TestWorker& worker, v1::CoordinatorMessage::MessageCase kind) {
+    int count = 0;
+    for (const auto& message : worker.session->sent) count += message.message_case() == kind;
+    return count;
   }
   v1::RunningJob RunningOf(const TestWorker& worker) {
     const v1::RankAssignment run = worker.session->Last(v1::CoordinatorMessage::kRun).run();
@@ -137,14 +200,27 @@ class ControllerTest : public testing::Test {
     running.set_epoch(run.epoch());
     return running;
   }
-  v1::JobState State(const std::string& id) {
-    return controller_->GetJob("trainingJobs/" + id)->status().state();
+  v1::TrainingJob Job(const std::string& id) { return *controller_->GetJob("trainingJobs/" + id); }
+  v1::TrainingJobStatus Status(const std::string& id) { return Job(id).status(); }
+  v1::JobState State(const std::string& id) { return Status(id).state(); }
+  v1::JobCondition LastCondition(const std::string& id) {
+    return *Status(id).conditions().rbegin();
+  }
+  v1::Placement GetPlacementOf(const std::string& id) {
+    return *controller_->GetPlacement("trainingJobs/" + id);
+  }
+  v1::TrainingJobStatus Suspend(const std::string& id) {
+    return controller_->SuspendJob("trainingJobs/" + id)->status();
+  }
+  v1::TrainingJobStatus Resume(const std::string& id) {
+    return controller_->ResumeJob("trainingJobs/" + id)->status();
   }
   void Advance(absl::Duration duration) {
     clock_.elapsed += duration;
     controller_->Tick();
   }
 
+  int restarts_ = 0;  // of workers
   FakeClock clock_;
   std::unique_ptr<KeyValueStore> store_;
   Logger log_;

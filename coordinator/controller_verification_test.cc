@@ -36,9 +36,6 @@ class ControllerVerificationTest : public ControllerTest {
         "rank " + std::to_string(run.coordinates().global_rank()));
     controller_->HandleWorkerMessage(worker.id, message);
   }
-  v1::TrainingJobStatus Status(const std::string& id) {
-    return controller_->GetJob("trainingJobs/" + id)->status();
-  }
   std::string LastMessage(const std::string& id) {
     return Status(id).conditions().rbegin()->message();
   }

@@ -130,5 +130,81 @@ TEST(MemoryShortageTest, AVerificationNeedsTheWholeModelWhateverTheLayout) {
   EXPECT_THAT(message, HasSubstr("no layout nearby fits"));
 }
 
+TEST(MemoryShortageTest, NamesTheTierThatIsShort) {
+  const JobMemory memory(Spec(), 1);
+  MemoryShortage shortage;
+  shortage.needed_bytes = 7;
+  shortage.ranks = 2;
+  shortage.largest_bytes = 5;
+  struct Case {
+    plan::Tier tier;
+    const char* reason;
+    const char* text;
+  };
+  const Case cases[] = {
+      {plan::Tier::kHost, "INSUFFICIENT_HOST_MEMORY", "host memory: pp_rank 0 needs 7 B (7 bytes)"},
+      {plan::Tier::kNvme, "INSUFFICIENT_NVME_SPACE", "nvme space: pp_rank 0 needs 7 B (7 bytes)"},
+  };
+  for (const Case& c : cases) {
+    shortage.tier = c.tier;
+    EXPECT_EQ(ShortageReason(c.tier), c.reason);
+    const std::string text = ShortageText(memory, shortage, 3);
+    EXPECT_THAT(text, StartsWith(c.text));
+    EXPECT_THAT(text, HasSubstr("0 of 3 attached workers have as much, the largest has 5 B"));
+    shortage.is_combined = true;
+    EXPECT_THAT(ShortageText(memory, shortage, 3),
+                HasSubstr("have as much besides all else that the rank needs"));
+    shortage.is_combined = false;
+  }
+}
+
+TEST(MemoryShortageTest, NamesTheWorkerThatHoldsTheStateAndIsTooSmall) {
+  const Candidate worker = {"workers/w0", "h", {10, 10, 10}};
+  EXPECT_FALSE(FindShortfall(worker, 1, {10, 10, 10}).has_value());
+  const WorkerShortfall shortfall = *FindShortfall(worker, 1, {10, 10, 11});
+  EXPECT_EQ(shortfall.tier, plan::Tier::kNvme);
+  EXPECT_EQ(shortfall.message,
+            "nvme space: global_rank 1 needs 11 B (11 bytes), workers/w0, which holds its state, "
+            "has 10 B (10 bytes)");
+}
+
+TEST(OffloadAdviceTest, IsTheLeastThatFits) {
+  const int64_t needed = JobMemory(Spec(), 1).Needed(0).needed_bytes();
+  // Enough as it is: the first that is tried.
+  EXPECT_THAT(OffloadsThatFit(Spec(), Devices({needed, needed}), 1),
+              testing::ElementsAre(testing::EndsWith("\noffload: {optimizer: {tier: host}}\n"),
+                                   testing::EndsWith("\noffload: {optimizer: {tier: nvme}}\n")));
+  // What is offloaded already stays so.
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_offload()->mutable_optimizer()->set_tier(v1::TIER_NVME);
+  spec.mutable_offload()->mutable_gradients()->set_tier(v1::TIER_HOST);
+  spec.mutable_offload()->mutable_gradients()->set_fraction(0.5);
+  spec.mutable_offload()->set_buffers(4);
+  EXPECT_THAT(OffloadsThatFit(spec, Devices({needed, needed}), 1)[0],
+              testing::EndsWith("\noffload: {optimizer: {tier: nvme}, gradients: {tier: host, "
+                                "fraction: 0.5}, buffers: 4}\n"));
+  EXPECT_THAT(OffloadsThatFit(Spec(), Devices({1000, 1000}), 1), testing::IsEmpty());
+}
+
+TEST(OffloadAdviceTest, Gpt2OnTwoFifthsOfTheDeviceItNeeds) {
+  v1::TrainingJobSpec spec = Request("", 1).training_job().spec();
+  spec.mutable_model()->set_vocab_size(50257);
+  spec.mutable_model()->set_context_length(1024);
+  spec.mutable_model()->set_layers(12);
+  spec.mutable_model()->set_heads(12);
+  spec.mutable_model()->set_hidden_size(768);
+  spec.mutable_data()->set_sequence_length(128);
+  spec.mutable_batch()->set_global_batch_size(1);
+  const int64_t needed = JobMemory(spec, 1).Needed(0).needed_bytes();
+  v1::TrainingJobSpec offloaded = spec;
+  offloaded.mutable_offload()->mutable_optimizer()->set_tier(v1::TIER_HOST);
+  if (JobMemory(offloaded, 1).Needed(0).needed_bytes() == needed) {
+    GTEST_SKIP() << "the ledger does not know offloading";
+  }
+  const absl::Status status = Refusal(spec, {needed * 2 / 5});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("offload: {optimizer: {tier: host}"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("offload: {optimizer: {tier: nvme}"));
+}
+
 }  // namespace
 }  // namespace tessera
