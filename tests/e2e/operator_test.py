@@ -73,11 +73,40 @@ class OperatorTest(unittest.TestCase):
         self.assertIn("trainingJobs/waits: timed out", err)
         self.assertIn("hint: `tessera describe job NAME` tells how far it is", err)
 
+    def test_suspend_and_resume_of_a_waiting_job(self):
+        """They are idempotent, and refused for a job that has ended."""
+        self.cluster.create("later", e2e.SMALL_JOB.format(steps=10, dp=4))
+        for verb, said, state in (("suspend", "is SUSPENDED", "SUSPENDED"),
+                                  ("suspend", "is SUSPENDED", "SUSPENDED"),
+                                  ("resume", "is PENDING", "PENDING"),
+                                  ("resume", "is PENDING", "PENDING")):
+            code, out, err = self.cluster.cli(verb, "later")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(out, "trainingJobs/later %s\n" % said)
+            self.assertEqual(self.cluster.state("later"), state)
+        code, out, err = self.cluster.cli("suspend", "later", "-o", "name")
+        self.assertEqual((code, out), (0, "trainingJobs/later\n"), err)
+        code, out, err = self.cluster.cli("wait", "later", "--for=state=SUSPENDED")
+        self.assertEqual((code, out), (0, "trainingJobs/later is SUSPENDED\n"), err)
+        self.assertEqual(self.cluster.cli("cancel", "later")[0], 0)
+        for verb in ("suspend", "resume"):
+            code, out, err = self.cluster.cli(verb, "later")
+            self.assertEqual((code, out), (3, ""), err)
+            self.assertIn("FAILED_PRECONDITION (JOB_ENDED): trainingJobs/later: is CANCELLED", err)
+            self.assertEqual(self.cluster.cli(verb, "none")[0], 3)
+
+    def test_explains_what_is_offloaded(self):
+        code, out, err = self.cluster.cli("explain", "offload.optimizer.tier")
+        self.assertEqual(code, 0, err)
+        self.assertIn("  nvme\n", out)
+        self.assertEqual(self.cluster.cli("explain", "preempt")[0], 0)
+
     def test_completion(self):
         for shell in ("bash", "zsh", "fish"):
             code, out, err = self.cluster.cli("completion", shell)
             self.assertEqual(code, 0, err)
-            self.assertIn("generate", out)
+            for verb in ("generate", "suspend", "resume"):
+                self.assertIn(verb, out)
             if shell == "bash":
                 complete = out + """
 COMP_WORDS=(tessera gen); COMP_CWORD=1; _tessera; echo "${COMPREPLY[@]}"

@@ -51,8 +51,14 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual([r["worker"] for r in placement["ranks"]], ["workers/w0", "workers/w1"])
         groups = {g["axis"]: len(g["members"]) for g in placement["ranks"][0]["groups"]}
         self.assertEqual(groups, {"dp": 2, "cp": 1, "pp": 1, "tp": 1, "zero": 2})
-        units = {s["unit"] for s in placement["ranks"][1]["shards"]}
-        self.assertEqual(units, {"embedding", "layer.0", "layer.1", "head"})
+        self.assertEqual([r.get("shards", []) for r in placement["ranks"]], [[], []])  # it has ended
+
+    def test_placement_of_a_running_job_names_its_shards(self):
+        self.cluster.create("placed", e2e.SMALL_JOB.format(steps=1000000, dp=2))
+        self.cluster.wait_state("placed", "RUNNING")
+        shards = self.cluster.get("placement", "placed")["ranks"][1]["shards"]
+        self.assertEqual({s["unit"] for s in shards}, {"embedding", "layer.0", "layer.1", "head"})
+        self.assertEqual({s["tier"] for s in shards}, {"device"})
 
     def test_traces_a_step(self):
         job = e2e.SMALL_JOB.format(steps=4, dp=1).replace("mesh: {dp: 1}", "mesh: {pp: 2}")

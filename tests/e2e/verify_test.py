@@ -102,7 +102,9 @@ class VerifyTest(unittest.TestCase):
         job = JOB + "mesh: {dp: 2, pp: 2}\nzero_stage: 3\ngradient_reduction: per_micro_batch\n"
         code, out, err = self.cluster.cli("verify", "-f", "-", "--name", "sharded", input=job)
         self.assertEqual(code, 0, out + err)
-        shards = [r["shards"] for r in self.cluster.get("placement", "sharded")["ranks"]]
+        self.cluster.create("runs", job)
+        self.cluster.wait_state("runs", "RUNNING")
+        shards = [r["shards"] for r in self.cluster.get("placement", "runs")["ranks"]]
         # Ranks 0 and 2 are stage 0 of the two replicas: halves of the same units.
         halves = [{(s["unit"], s["kind"]): (int(s.get("offsetElements", 0)), int(s["sizeElements"]))
                    for s in shards[rank]} for rank in (0, 2)]
