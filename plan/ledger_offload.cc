@@ -10,7 +10,7 @@ namespace tessera::plan {
 namespace {
 
 constexpr int kStateBytes = 3 * 4;  // master, exp_avg and exp_avg_sq, fp32 each
-constexpr int kPageBytes = 4096;    // buffers start at a page
+constexpr int kPageBytes = 4096;    // buffers, and gradients on disk, start at a page
 
 int ZeroGroupSize(const TrafficRequest& job) { return job.mesh.dp * job.mesh.cp; }
 
@@ -108,7 +108,9 @@ BigSize NvmeBytes(const LedgerRequest& request, const std::vector<UnitSize>& uni
       step += HeldParameterElements(job, units[i]) * job.element_bytes;
     }
     if (offloads[i].gradients && options.gradients.tier == Tier::kNvme) {
-      gradients += OffloadedGradientElements(job, units[i]) * job.gradient_bytes;
+      // Direct IO moves whole pages.
+      const BigSize bytes = OffloadedGradientElements(job, units[i]) * job.gradient_bytes;
+      gradients += (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
     }
   }
   return (options.commits_steps() ? step * kStepsHeld : BigSize(0)) + gradients;

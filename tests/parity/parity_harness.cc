@@ -162,7 +162,7 @@ absl::Status TrainRank(const v1::TrainingJobSpec& spec, const JobData& data,
   state.job_uid = "parity";
   if (options.tiers) {
     TESSERA_ASSIGN_OR_RETURN(tiers, OpenTiers(*options.tiers, index));
-    state.tiers = {tiers.host.get(), tiers.nvme.get()};
+    state.tiers = {tiers.host.get(), tiers.nvme.get(), options.tiers->nvme_root + "/swap"};
     state.resume_step = options.tiers->resume_step;
   }
   TESSERA_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(spec, coordinates, by_axis, data,

@@ -21,6 +21,8 @@ class ArrayTier {
   // Takes what an array of up to so many elements needs. RESOURCE_EXHAUSTED.
   virtual absl::Status AddUnit(int unit, const std::string& name, DType dtype,
                                int64_t elements) = 0;
+  // After the last unit, before anything is stored. RESOURCE_EXHAUSTED.
+  virtual absl::Status Prepare() { return absl::OkStatus(); }
   // The unit's first elements = from (contiguous, on the device), whose memory is free on return.
   virtual absl::Status Store(int unit, const Tensor& from, Stream& stream) = 0;
   // Starts to fill `to` (contiguous, on the device) with the unit's first elements, as last stored.

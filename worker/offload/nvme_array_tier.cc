@@ -52,9 +52,10 @@ void NvmeArrayTier::StartReads(Unit& unit) {
     const Tensor piece = unit.to.Slice(unit.next, count);
     const TierKey key{saver_.job_uid(), *saver_.committed_step(), unit.name, kParametersKind,
                       unit.next};
-    unit.reads.push_back(TierRead::Start(
+    unit.reads.push_back(TierTransfer::Read(
         saver_.store(), key, piece.dtype(), count,
         {static_cast<uint8_t*>(HostAddress(piece)), static_cast<size_t>(piece.size_bytes())}));
+    saver_.meter().of(plan::Tier::kNvme).read_bytes += piece.size_bytes();
     unit.next += count;
   }
 }
@@ -62,9 +63,11 @@ void NvmeArrayTier::StartReads(Unit& unit) {
 absl::Status NvmeArrayTier::FinishFetch(int index) {
   Unit& unit = units_.at(index);
   while (!unit.reads.empty()) {
-    TierRead read = std::move(unit.reads.front());
+    TierTransfer read = std::move(unit.reads.front());
     unit.reads.pop_front();
-    absl::Status status = read.Wait(saver_.meter().of(plan::Tier::kNvme));
+    TierCounts& counts = saver_.meter().of(plan::Tier::kNvme);
+    if (!read.is_done()) ++counts.late_reads;
+    absl::Status status = read.Wait(counts);
     if (!status.ok()) return WithTierReason(status);
     StartReads(unit);
   }

@@ -9,7 +9,7 @@
 
 #include "worker/offload/array_tier.h"
 #include "worker/offload/state_saver.h"
-#include "worker/offload/tier_read.h"
+#include "worker/offload/tier_transfer.h"
 
 namespace tessera {
 
@@ -34,7 +34,7 @@ class NvmeArrayTier : public ArrayTier {
     int64_t piece_elements = 0;
     Tensor to;         // of the fetch, as the host sees it
     int64_t next = 0;  // element of it from which on nothing has been started
-    std::deque<TierRead> reads;
+    std::deque<TierTransfer> reads;
   };
 
   void StartReads(Unit& unit);

@@ -38,12 +38,12 @@ StatePiece NvmeOptimizerTier::ViewOf(const Piece& piece, const TierBuffer& buffe
           all.Slice(2 * piece.count, piece.count)};
 }
 
-TierRead NvmeOptimizerTier::StartReadOf(const Piece& piece, const TierBuffer& buffer) {
+TierTransfer NvmeOptimizerTier::StartReadOf(const Piece& piece, const TierBuffer& buffer) {
   const Unit& unit = units_.at(piece.unit);
   const TierKey key{saver_.job_uid(), *saver_.committed_step(), unit.name, kOptimizerKind,
                     unit.first + piece.begin};
-  return TierRead::Start(saver_.store(), key, DType::kFloat32, kNumStateArrays * piece.count,
-                         buffer.bytes().first(PieceBytes(piece.count)));
+  return TierTransfer::Read(saver_.store(), key, DType::kFloat32, kNumStateArrays * piece.count,
+                            buffer.bytes().first(PieceBytes(piece.count)));
 }
 
 absl::Status NvmeOptimizerTier::WriteOf(const Piece& piece, TierBuffer buffer) {
@@ -89,7 +89,10 @@ absl::Status NvmeOptimizerTier::Visit(int unit, Access access,
     ReadAhead current = std::move(ahead_.front());
     ahead_.pop_front();
     const Piece& piece = pieces_[next_++];
-    absl::Status status = current.read.Wait(saver_.meter().of(plan::Tier::kNvme));
+    TierCounts& counts = saver_.meter().of(plan::Tier::kNvme);
+    counts.read_bytes += PieceBytes(piece.count);
+    if (!current.read.is_done()) ++counts.late_reads;
+    absl::Status status = current.read.Wait(counts);
     if (!status.ok()) return WithTierReason(status);
     TESSERA_RETURN_IF_ERROR(visit(ViewOf(piece, current.buffer)));
     if (access == Access::kUpdate) {

@@ -10,7 +10,7 @@
 
 #include "worker/offload/optimizer_tier.h"
 #include "worker/offload/state_saver.h"
-#include "worker/offload/tier_read.h"
+#include "worker/offload/tier_transfer.h"
 
 namespace tessera {
 
@@ -48,11 +48,11 @@ class NvmeOptimizerTier : public OptimizerTier {
   };
   struct ReadAhead {
     TierBuffer buffer;
-    TierRead read;  // ends before its buffer
+    TierTransfer read;  // ends before its buffer
   };
 
   StatePiece ViewOf(const Piece& piece, const TierBuffer& buffer) const;
-  TierRead StartReadOf(const Piece& piece, const TierBuffer& buffer);
+  TierTransfer StartReadOf(const Piece& piece, const TierBuffer& buffer);
   absl::Status WriteOf(const Piece& piece, TierBuffer buffer);
   // As many as may be; at least one, for which it may wait.
   void FillAhead();

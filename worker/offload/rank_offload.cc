@@ -8,6 +8,7 @@
 #include "worker/offload/host_optimizer_tier.h"
 #include "worker/offload/nvme_array_tier.h"
 #include "worker/offload/nvme_optimizer_tier.h"
+#include "worker/offload/swap_array_tier.h"
 
 namespace tessera {
 namespace {
@@ -61,7 +62,14 @@ absl::StatusOr<std::unique_ptr<ArrayTier>> RankOffload::NewArrayTier(plan::Tier 
       break;
   }
   if (category == MemoryCategory::kParameters) return std::make_unique<NvmeArrayTier>(*saver_);
-  return absl::UnimplementedError("spec.offload.gradients.tier: nvme");
+  auto swap = std::make_unique<SwapArrayTier>(worker_.swap_dir, *buffers_, meter_);
+  swap_ = swap.get();
+  return swap;
+}
+
+int64_t RankOffload::peak_nvme_bytes() const {
+  return (saver_ == nullptr ? 0 : saver_->peak_bytes()) +
+         (swap_ == nullptr ? 0 : swap_->size_bytes());
 }
 
 absl::StatusOr<StateSaver*> RankOffload::OpenSaver() {

@@ -19,6 +19,8 @@
 
 namespace tessera {
 
+class SwapArrayTier;
+
 // Used by one thread. Owns the tiers' objects and what they hold; the worker's tiers outlive it.
 class RankOffload {
  public:
@@ -42,6 +44,9 @@ class RankOffload {
     return unit_tiers_.parameters.has(unit) ? options_.parameters.tier : plan::Tier::kDevice;
   }
 
+  // On disk, so far the most at once.
+  int64_t peak_nvme_bytes() const;
+
   // Null where the job holds nothing on the nvme tier and saves nothing now.
   StateSaver* saver() { return saver_.get(); }
   // For a job that saves its state only now: takes buffers for it. RESOURCE_EXHAUSTED;
@@ -64,6 +69,7 @@ class RankOffload {
   std::unique_ptr<OptimizerTier> optimizer_;
   std::unique_ptr<ArrayTier> gradients_;
   std::unique_ptr<ArrayTier> parameters_;
+  const SwapArrayTier* swap_ = nullptr;  // gradients_, where that is one
   UnitTiers unit_tiers_;
 };
 

@@ -61,7 +61,8 @@ absl::Status TierHolder::Open(const TierHolderOptions& options) {
   }
   if (options.nvme_dir.empty()) return absl::OkStatus();
   TierStoreOptions store;
-  store.path = options.nvme_dir;
+  store.path = absl::StrCat(options.nvme_dir, "/state");
+  swap_dir_ = absl::StrCat(options.nvme_dir, "/swap");
   store.reserve_bytes = options.nvme_reserve_bytes;
   absl::StatusOr<std::unique_ptr<TierStore>> nvme = TierStore::Open(store);
   if (!nvme.ok()) return Named(nvme.status(), "--nvme-dir");

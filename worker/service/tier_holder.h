@@ -48,7 +48,7 @@ class TierHolder {
                                                             Logger* log);
   ~TierHolder();
 
-  WorkerTiers tiers() const { return {host_.get(), nvme_.get()}; }
+  WorkerTiers tiers() const { return {host_.get(), nvme_.get(), swap_dir_}; }
   bool is_pinned() const { return is_pinned_; }
 
   // Of all jobs, and of one; nothing: none is held.
@@ -70,6 +70,7 @@ class TierHolder {
   Logger* const log_;
   std::unique_ptr<CpuDevice> host_;
   std::unique_ptr<TierStore> nvme_;
+  std::string swap_dir_;
   bool is_pinned_ = false;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -148,7 +148,7 @@ absl::Status MeshTrainer::Suspend(TrainingObserver& observer) {
 }
 
 int64_t MeshTrainer::peak_nvme_bytes() const {
-  return offload_->saver() == nullptr ? 0 : offload_->saver()->peak_bytes();
+  return offload_->peak_nvme_bytes();
 }
 
 std::vector<ShardInfo> MeshTrainer::shards() const {

@@ -37,6 +37,10 @@ absl::StatusOr<std::unique_ptr<ZeroStore>> ZeroStore::Create(std::vector<UnitSpe
     if (options.has_gradients) TESSERA_RETURN_IF_ERROR(store->gradients_.AddUnit(spec, layout));
     store->layouts_.push_back(layout);
   }
+  for (ArrayTier* tier :
+       {tiers.parameters.tier, options.has_gradients ? tiers.gradients.tier : nullptr}) {
+    if (tier != nullptr) TESSERA_RETURN_IF_ERROR(tier->Prepare());
+  }
   TESSERA_RETURN_IF_ERROR(stream.Synchronize());
   return store;
 }
