@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-IoThreads::IoThreads(int depth) : depth_(depth) {
+IoThreads::IoThreads(int depth, int max_waiting) : max_waiting_(max_waiting) {
   for (int i = 0; i < depth; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
@@ -20,7 +20,7 @@ void IoThreads::Join() {
 
 void IoThreads::Run(std::function<void()> work) {
   std::unique_lock<std::mutex> lock(mutex_);
-  has_room_.wait(lock, [this] { return queue_.size() < depth_; });
+  has_room_.wait(lock, [this] { return queue_.size() < max_waiting_; });
   queue_.push_back(std::move(work));
   lock.unlock();
   has_work_.notify_one();

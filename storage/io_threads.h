@@ -12,11 +12,13 @@
 
 namespace tessera {
 
-// Thread-safe. As many operations run at a time as there are threads, and as many again may wait.
+// Thread-safe.
 class IoThreads {
  public:
-  // REQUIRES: depth >= 1.
-  explicit IoThreads(int depth);
+  // So many operations run at a time, and as many again may wait, or max_waiting.
+  // REQUIRES: both >= 1.
+  explicit IoThreads(int depth) : IoThreads(depth, depth) {}
+  IoThreads(int depth, int max_waiting);
   ~IoThreads() { Join(); }
   IoThreads(const IoThreads&) = delete;
   IoThreads& operator=(const IoThreads&) = delete;
@@ -30,7 +32,7 @@ class IoThreads {
  private:
   void Loop();
 
-  const size_t depth_;
+  const size_t max_waiting_;
   std::mutex mutex_;
   std::condition_variable has_work_, has_room_;
   std::deque<std::function<void()>> queue_;  // guarded by mutex_

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -65,7 +66,8 @@ TierFileSystem::TierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
       options_(options),
       staging_prefix_(options.staging_path + "/"),
       database_prefix_(options.database_path + "/"),
-      delete_threads_(1) {}
+      // Whoever deletes does not wait.
+      delete_threads_(1, std::numeric_limits<int>::max()) {}
 
 IOStatus TierFileSystem::NewWritableFile(const std::string& path, const FileOptions& file_options,
                                          std::unique_ptr<rocksdb::FSWritableFile>* result,

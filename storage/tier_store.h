@@ -29,7 +29,7 @@ struct TierStoreOptions {
   // Values being written, and read, at a time; as many again may wait.
   int write_depth = 8, read_depth = 8;
   // Of them, values being checksummed and handed to RocksDB, which keeps the processor busy and
-  // takes memory of about twice the value's size.
+  // takes memory of about twice the value's size. As many threads verify what was read.
   int build_threads = 2;
   // Values whose memory is not aligned (kDirectIoAlignment) are copied on their way: through so
   // much for each of write_depth files when written, a value for each of read_depth when read.

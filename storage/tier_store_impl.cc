@@ -53,7 +53,9 @@ TierStoreImpl::TierStoreImpl(const TierStoreOptions& options)
                           {options.direct_io, options.write_buffer_bytes, &write_threads_},
                           database_path_})),
       env_(rocksdb::NewCompositeEnv(file_system_)),
+      reads_(2 * options.read_depth),
       build_threads_(std::min(options.build_threads, options.write_depth)),
+      verify_threads_(std::min(options.build_threads, options.read_depth), 2 * options.read_depth),
       read_threads_(options.read_depth) {}
 
 TierStoreImpl::~TierStoreImpl() = default;
@@ -207,8 +209,7 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
                                                  DTypeName(value.header.dtype), ", not ",
                                                  num_elements, " ", DTypeName(dtype)));
   }
-  read_threads_.Run([this, name, step, &value, key, to, done = std::move(done)] {
-    absl::Status status = ReadValue(*step, value, to);
+  const auto finish = [this, name, key, done = std::move(done)](absl::Status status) {
     if (!status.ok() && FindStep(name) == nullptr) {
       status = absl::NotFoundError("the step has been dropped");
     }
@@ -217,6 +218,16 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
           status.code(), absl::StrCat(options_.path, ": ", key.ToString(), ": ", status.message()));
     }
     if (done) done(std::move(status));
+  };
+  reads_.Add();
+  read_threads_.Run([this, step, &value, to, finish] {
+    absl::Status status = ReadValue(*step, value, to);
+    // The next read starts while this one is verified, or a busy processor would keep the disk
+    // idle.
+    verify_threads_.Run([this, step, &value, to, finish, status = std::move(status)] {
+      finish(status.ok() ? Verify(value, to) : status);
+      reads_.Done();
+    });
   });
   return absl::OkStatus();
 }
@@ -236,9 +247,12 @@ absl::Status TierStoreImpl::ReadValue(const Step& step, const TierStepRecord::Va
   if (read.size() != to.size()) {
     return absl::DataLossError(absl::StrCat(path->second, " ends before it does"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::Verify(const TierStepRecord::Value& value, absl::Span<uint8_t> to) {
   if (const uint32_t crc = Crc32c(to); crc != value.header.crc) {
-    return absl::DataLossError(
-        absl::StrFormat("%s has crc32c %08x there, not %08x", path->second, crc, value.header.crc));
+    return absl::DataLossError(absl::StrFormat("has crc32c %08x, not %08x", crc, value.header.crc));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   stats_.read_bytes += static_cast<int64_t>(to.size());

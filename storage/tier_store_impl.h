@@ -75,6 +75,8 @@ class TierStoreImpl : public TierStore {
   // On a read thread.
   absl::Status ReadValue(const Step& step, const TierStepRecord::Value& value,
                          absl::Span<uint8_t> to);
+  // On a verify thread.
+  absl::Status Verify(const TierStepRecord::Value& value, absl::Span<uint8_t> to);
 
   const TierStoreOptions options_;
   const std::string database_path_, staging_path_;
@@ -93,7 +95,8 @@ class TierStoreImpl : public TierStore {
   TierStats stats_;                           // guarded by mutex_
 
   // Last, so that their work is done before anything else goes.
-  IoThreads build_threads_, read_threads_;
+  PendingCount reads_;
+  IoThreads build_threads_, verify_threads_, read_threads_;
 };
 
 }  // namespace tessera

@@ -84,8 +84,8 @@ TEST_F(TierStoreTest, StepsOfSeveralJobsStayUntilTheyAreDropped) {
 TEST_F(TierStoreTest, WithoutCommitNothingStays) {
   ASSERT_TRUE(WriteTestStep(*store_, "a", 1, values_).ok());
   {
-    auto writer = *store_->BeginStep("a", 2, 0);
     const std::vector<uint8_t> bytes(300 << 10, 7);
+    auto writer = *store_->BeginStep("a", 2, 0);
     ASSERT_TRUE(
         writer->StartWrite("head", "optimizer", 0, DType::kUInt8, {300 << 10}, bytes, nullptr)
             .ok());

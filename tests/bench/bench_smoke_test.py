@@ -49,6 +49,17 @@ class BenchSmokeTest(unittest.TestCase):
             self.assertGreater(row["ratio_to_one_rank"], 0)
             self.assertEqual(row["bubble"] > 0, row["mesh"] == "pp2")
 
+    def test_tier(self):
+        figures = run("tier_bench", "--sizes_mib=16,32", "--rounds=2", "--value_kib=1024")
+        self.assertEqual([row["bytes"] for row in figures["runs"]], [16 << 20, 32 << 20])
+        for row in figures["runs"] + [figures]:
+            for key in ("plain_write_gbps", "plain_read_gbps", "overwrite_gbps", "write_gbps",
+                        "read_gbps", "write_ratio", "read_ratio"):
+                self.assertGreater(row[key], 0, key)
+            # By the kernel's count; the rest is keys, indices and the database's log.
+            self.assertGreaterEqual(row["write_amplification"], 1)
+            self.assertLess(row["write_amplification"], 1.1)
+
     def test_train(self):
         figures = run("train_bench", "--divisor=16", "--steps=1")
         self.assertEqual(set(figures["limit_gflops"]), {"fp32", "bf16"})

@@ -49,11 +49,9 @@ class PlainFiles {
     for (std::thread& thread : threads) thread.join();
     Close();
   }
-  // Into one buffer for each thread.
-  void Read() {
+  // Into one of `buffers` for each thread.
+  void Read(const std::vector<AlignedBuffer>& buffers) {
     Open(O_RDONLY);
-    std::vector<AlignedBuffer> buffers;
-    for (int i = 0; i < depth_; ++i) buffers.emplace_back(request_bytes_);
     ForEach([&](int thread, int64_t, int file, int64_t offset) {
       if (pread(files_[file], buffers[thread].data(), request_bytes_, offset) != request_bytes_) {
         Die("read");
