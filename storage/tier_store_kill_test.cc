@@ -103,6 +103,10 @@ class KillTest : public testing::Test {
       EXPECT_TRUE(step == progress_->dropping || there.contains(step)) << step;
     }
     EXPECT_TRUE(there.empty() || *there.begin() > progress_->dropped) << *there.begin();
+    // The next process drops nothing that it has not written.
+    for (const int64_t step : there) {
+      EXPECT_TRUE(step > last - 2 || (*store)->DropStep(Job(step), step).ok()) << step;
+    }
     *store = nullptr;
     const auto stray = StrayFiles(path_);
     if (!stray.ok()) {

@@ -1,10 +1,10 @@
 #include "storage/tier_test_values.h"
 
-#include <gtest/gtest.h>
 #include <rocksdb/db.h>
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -133,7 +133,8 @@ absl::StatusOr<std::vector<std::string>> StrayFiles(const std::string& path) {
 }
 
 std::string NewTestFolder() {
-  std::string path = testing::TempDir() + "/tierXXXXXX";
+  const char* folder = std::getenv("TEST_TMPDIR");
+  std::string path = absl::StrCat(folder != nullptr ? folder : "/tmp", "/tierXXXXXX");
   return std::string(mkdtemp(path.data())) + "/store";
 }
 
