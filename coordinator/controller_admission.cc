@@ -98,7 +98,9 @@ bool Controller::TellShortfallLocked(JobRecord& record) {
   const std::vector<TierBytes> needs = record.memory->Needs();
   for (const StateHolder& holder : HoldersLocked(record)) {
     const TierBytes& rank_needs = needs[holder.global_rank];
-    Candidate candidate = registry_.Find(holder.worker)->candidate();
+    const WorkerEntry& worker = *registry_.Find(holder.worker);
+    Candidate candidate = worker.candidate();
+    if (!worker.job_uid.empty()) candidate.has.nvme += worker.info.nvme_used_bytes();
     // Its own state need not find room once more: two steps of it are predicted.
     candidate.has.nvme +=
         std::min(rank_needs.nvme, rank_needs.nvme / 2 * static_cast<int64_t>(holder.steps.size()));

@@ -131,6 +131,40 @@ TEST_F(CoordinatorServerTest, AWatchShowsTheStateThenEveryChangeAndEndsWithTheJo
   EXPECT_TRUE(reader->Finish().ok());
 }
 
+// A suspended job has not ended.
+TEST_F(CoordinatorServerTest, AWatchGoesOnOverASuspension) {
+  ASSERT_TRUE(CreateJob("a").ok());
+  grpc::ClientContext watch_context;
+  v1::WatchTrainingJobsRequest watch;
+  watch.set_name("trainingJobs/a");
+  auto reader = jobs_->WatchTrainingJobs(&watch_context, watch);
+  v1::WatchTrainingJobsResponse change;
+  ASSERT_TRUE(reader->Read(&change));
+
+  v1::TrainingJob job;
+  grpc::ClientContext suspend_context, resume_context, cancel_context, late_context;
+  v1::SuspendTrainingJobRequest suspend;
+  suspend.set_name("trainingJobs/a");
+  ASSERT_TRUE(jobs_->SuspendTrainingJob(&suspend_context, suspend, &job).ok());
+  EXPECT_EQ(job.status().state(), v1::JOB_STATE_SUSPENDED);
+  v1::ResumeTrainingJobRequest resume;
+  resume.set_name("trainingJobs/a");
+  ASSERT_TRUE(jobs_->ResumeTrainingJob(&resume_context, resume, &job).ok());
+  EXPECT_EQ(job.status().state(), v1::JOB_STATE_PENDING);
+  v1::CancelTrainingJobRequest cancel;
+  cancel.set_name("trainingJobs/a");
+  ASSERT_TRUE(jobs_->CancelTrainingJob(&cancel_context, cancel, &job).ok());
+  for (const v1::JobState state :
+       {v1::JOB_STATE_SUSPENDED, v1::JOB_STATE_PENDING, v1::JOB_STATE_CANCELLED}) {
+    ASSERT_TRUE(reader->Read(&change));
+    EXPECT_EQ(change.training_job().status().state(), state);
+  }
+  EXPECT_FALSE(reader->Read(&change));
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(jobs_->SuspendTrainingJob(&late_context, suspend, &job).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(CoordinatorServerTest, AWatchResumesWithoutGapsAndRefusesUnknownRevisions) {
   ASSERT_TRUE(CreateJob("a").ok());
   const int64_t revision = controller_->GetJob("trainingJobs/a")->status().revision();
