@@ -95,6 +95,7 @@ THIRD_PARTY = {
     # In addition to GRPC_FILES below.
     "gRPC": (r"grpc(pp|\+\+)?/", ("proto/rpc", "proto/daemon", "coordinator", "worker/service", "worker", "cli")),
     "RocksDB": (r"rocksdb/", ("storage",)),
+    "ISA-L": (r"isa-l/", ("storage",)),
     "oneDNN": (r"(oneapi/)?dnnl|dnnl", ("kernels",)),
     "Highway": (r"hwy/", ("kernels", "worker/comm")),
     "Gloo": (r"gloo/", ("worker/comm",)),

@@ -13,6 +13,7 @@
 #include "plan/trace_events.h"
 #include "proto/rpc/status.h"
 #include "worker/data/token_source.h"
+#include "worker/offload/state_saver.h"
 #include "worker/service/assignment.h"
 #include "worker/trainer/initial_weights_file.h"
 #include "worker/trainer/training_config.h"
@@ -113,7 +114,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> JobRun::CreateTrainer(const MeshGroups&
     state.tiers = context_.tiers->tiers();
     if (state.tiers.host != nullptr) state.tiers.host->arena().ResetPeaks();
   }
-  if (assignment_.has_resume_step()) state.resume_step = assignment_.resume_step();
+  if (assignment_.has_resume_step()) {
+    state.resume_step = assignment_.resume_step();
+  } else if (state.tiers.nvme != nullptr) {
+    // From the start: what the tier holds is of no use.
+    absl::Status dropped = state.tiers.nvme->DropJob(assignment_.job_uid());
+    if (!dropped.ok()) return WithTierReason(dropped);
+  }
   const v1::TrainingJobSpec& spec = assignment_.spec();
   return Trainer::Create(spec.has_verification() ? VerifiedSpec(spec) : spec,
                          assignment_.coordinates(), groups, data, weights, *context_.device, state);

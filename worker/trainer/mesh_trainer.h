@@ -76,6 +76,8 @@ class MeshTrainer : public Trainer {
   absl::StatusOr<StepResult> Step(int64_t step, TrainingObserver& observer);
   // Between two steps: global_rank 0 may want the weights, or the end of the run.
   absl::Status ServeWishes(int64_t step, TrainingObserver& observer);
+  // Over all ranks.
+  absl::StatusOr<int64_t> CountFailed(const absl::Status& own);
   // Sets suspended_step_, unless a rank fails.
   absl::Status Suspend(TrainingObserver& observer);
   // After the step that is traced: its actions from all stages to the first.

@@ -123,18 +123,25 @@ absl::Status MeshTrainer::ReadElements(absl::string_view name, int64_t begin,
   return shared_->Read(StateArray::kMaster, name, begin, values, *stream_);
 }
 
+absl::StatusOr<int64_t> MeshTrainer::CountFailed(const absl::Status& own) {
+  const int64_t failed = own.ok() ? 0 : 1;
+  if (config_.mesh.world_size() == 1) return failed;
+  return wishes_->Reduce(failed, *stream_);
+}
+
 absl::Status MeshTrainer::Suspend(TrainingObserver& observer) {
   if (state_->commits_steps()) {
-    // The last step that was not skipped: what came after it is computed again.
-    TESSERA_RETURN_IF_ERROR(state_->Settle());
+    // The last step that was not skipped: what came after it is computed again. Whoever says that
+    // the run is suspended knows that all ranks have committed.
+    const absl::Status settled = state_->Settle();
+    TESSERA_ASSIGN_OR_RETURN(const int64_t unsettled, CountFailed(settled));
+    TESSERA_RETURN_IF_ERROR(settled);
+    if (unsettled > 0) return absl::AbortedError("another rank's tier failed");
     suspended_step_ = offload_->saver()->committed_step();
     return absl::OkStatus();
   }
   const absl::Status saved = state_->SaveAll(Record());
-  int64_t failed = saved.ok() ? 0 : 1;
-  if (config_.mesh.world_size() > 1) {
-    TESSERA_ASSIGN_OR_RETURN(failed, wishes_->Reduce(failed, *stream_));
-  }
+  TESSERA_ASSIGN_OR_RETURN(const int64_t failed, CountFailed(saved));
   if (failed == 0) {
     suspended_step_ = completed_;
     return absl::OkStatus();
