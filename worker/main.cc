@@ -27,6 +27,7 @@
 #include "worker/service/data_checker.h"
 #include "worker/service/generation_runner.h"
 #include "worker/service/job_runner.h"
+#include "worker/service/worker_metrics.h"
 
 ABSL_FLAG(std::string, coordinator, "127.0.0.1:7433", "Address of the coordinator.");
 ABSL_FLAG(std::string, name, "", "Name of this worker: workers/{name}. Required.");
@@ -56,6 +57,8 @@ ABSL_FLAG(std::string, shared_memory_dir, "",
 ABSL_FLAG(std::string, data_interface, "",
           "Numeric IP address under which other hosts reach this worker's data path (TCP, without "
           "encryption: use a private network). Empty: workers of this host only.");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "Address on which /metrics is served for Prometheus, e.g. 127.0.0.1:9464. Empty: not.");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of this worker.");
 ABSL_FLAG(std::string, tls_key, "", "PEM key of this worker.");
 ABSL_FLAG(std::string, tls_ca, "", "PEM CA of the coordinator; switches TLS on.");
@@ -138,6 +141,7 @@ int Main() {
   tier_options.worker = WorkerName(absl::GetFlag(FLAGS_name));
   tier_options.num_threads = absl::GetFlag(FLAGS_threads);
   tier_options.requires_pinned = absl::GetFlag(FLAGS_require_pinned);
+  tier_options.requires_nvme = !absl::GetFlag(FLAGS_nvme_dir).empty();
   tier_options.nvme_dir = absl::GetFlag(FLAGS_nvme_dir).empty() ? absl::StrCat(state_dir, "/nvme")
                                                                 : absl::GetFlag(FLAGS_nvme_dir);
   for (const auto& [text, flag, bytes] :
@@ -169,6 +173,14 @@ int Main() {
                                                         transport.status().message())));
   }
   if (!transport.ok()) return Fail(kExitDeviceError, transport.status());
+
+  std::unique_ptr<MetricsServer> metrics_server;
+  if (const std::string address = absl::GetFlag(FLAGS_metrics_listen); !address.empty()) {
+    auto server =
+        MetricsServer::Create(address, std::make_shared<WorkerMetrics>(worker, **device, **tiers));
+    if (!server.ok()) return Fail(kExitUsage, server.status());
+    metrics_server = *std::move(server);
+  }
 
   AttachClientOptions client_options;
   client_options.coordinator = absl::GetFlag(FLAGS_coordinator);

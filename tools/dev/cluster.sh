@@ -91,6 +91,19 @@ stop_cluster() {
   return $found
 }
 
+# kill_cluster FOLDER: SIGKILL to everything at once, as when the power goes.
+kill_cluster() {
+  local folder=$1 name pids pid
+  for name in $(cluster_names "$folder"); do
+    pids=$(running_pids "$folder" "$name")
+    for pid in $pids; do kill -KILL "$pid" 2>/dev/null || true; done
+  done
+  for name in $(cluster_names "$folder"); do
+    while [ -n "$(running_pids "$folder" "$name")" ]; do sleep 0.1; done
+    rm -f "$folder/run/$name".*
+  done
+}
+
 # fail_start FOLDER NAME MESSAGE: with the end of the daemon's log.
 fail_start() {
   say "error: $3; the end of $1/log/$2.log:"

@@ -6,6 +6,7 @@ readonly DEMO=$STATE/demo
 readonly DEMO_DATA=$DEMO/data
 readonly DEMO_JOB=$ROOT/deploy/jobs/demo.yaml
 readonly DEMO_LOSS_LIMIT=2.0
+readonly DEMO_SUSPEND_STEP=60
 
 # The King James Bible as text, the last tenth for validation; reused when it is there.
 prepare_demo_data() {
@@ -48,6 +49,41 @@ demo_result() {
     /usr/bin/python3 -B "$ROOT/tools/dev/read_json.py" job-result "$DEMO_LOSS_LIMIT"
 }
 
+# await_step JOB STEP: until the job has completed so many steps.
+await_step() {
+  local tries=1200 step
+  while step=$("$TESSERA" "--endpoint=$ENDPOINT" get job "$1" -o json |
+    /usr/bin/python3 -B "$ROOT/tools/dev/read_json.py" step) && [ "$step" -lt "$2" ]; do
+    [ "$tries" -gt 0 ] || return 1
+    tries=$((tries - 1))
+    sleep 0.1
+  done
+}
+
+# same_losses WHOLE PARTED: of two jobs.
+same_losses() {
+  "$TESSERA" "--endpoint=$ENDPOINT" get job "$1" -o json >"$DEMO/$1.json" &&
+    "$TESSERA" "--endpoint=$ENDPOINT" get job "$2" -o json |
+    /usr/bin/python3 -B "$ROOT/tools/dev/read_json.py" same-losses "$DEMO/$1.json"
+}
+
+# suspend_and_resume: the same job once more, through a stop of everything in between.
+suspend_and_resume() {
+  run_client create -f "$DEMO_JOB" --name demo-parted &&
+    await_step demo-parted "$DEMO_SUSPEND_STEP" &&
+    run_client suspend demo-parted &&
+    run_client wait demo-parted --for=state=SUSPENDED &&
+    run_client get placement demo-parted || return 1
+  say "Killing the coordinator and all workers (SIGKILL), and starting them again"
+  kill_cluster "$DEMO"
+  start_cluster "$DEMO" 127.0.0.1:0 4 "$DEMO_DATA"
+  run_client get jobs &&
+    run_client resume demo-parted &&
+    await_step demo-parted $((2 * DEMO_SUSPEND_STEP)) &&
+    run_client cancel demo-parted &&
+    same_losses demo demo-parted
+}
+
 # draw_timeline FILE: the planned schedule, as SVG or for Perfetto.
 draw_timeline() {
   run_client plan -f "$DEMO_JOB" --timeline "$1" >/dev/null && [ -s "$1" ]
@@ -88,6 +124,9 @@ command_demo() {
   check "tessera describe job demo" run_client describe job demo
   heading "What is where: tessera get placement demo"
   check "tessera get placement demo" run_client get placement demo
+
+  heading "Once more, suspended, killed and resumed: tessera suspend demo-parted"
+  check "the suspended job" suspend_and_resume
 
   heading "Verdict"
   check "the job's result" demo_result

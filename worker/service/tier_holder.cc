@@ -65,6 +65,13 @@ absl::Status TierHolder::Open(const TierHolderOptions& options) {
   swap_dir_ = absl::StrCat(options.nvme_dir, "/swap");
   store.reserve_bytes = options.nvme_reserve_bytes;
   absl::StatusOr<std::unique_ptr<TierStore>> nvme = TierStore::Open(store);
+  if (absl::IsFailedPrecondition(nvme.status()) && !options.requires_nvme) {
+    log_->Warning(
+        "there is no nvme tier: no job can be offloaded to it, or suspended; give "
+        "--nvme-dir a folder on a disk",
+        {{"error", nvme.status().message()}});
+    return absl::OkStatus();
+  }
   if (!nvme.ok()) return Named(nvme.status(), "--nvme-dir");
   nvme_ = *std::move(nvme);
   discarder_ = std::thread([this] { DiscardUntilStopped(); });

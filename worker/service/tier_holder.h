@@ -31,6 +31,8 @@ struct TierHolderOptions {
   int num_threads = 1;            // of an update on the host
   bool requires_pinned = false;   // an error where pages cannot be locked, instead of a warning
   std::string nvme_dir;           // empty: no nvme tier
+  bool requires_nvme = false;     // an error where its file system has no direct IO, instead of a
+                                  // warning and no nvme tier
   int64_t nvme_reserve_bytes = 0;
 };
 

@@ -154,9 +154,7 @@ absl::Status MeshTrainer::Suspend(TrainingObserver& observer) {
   return state_->Forget();
 }
 
-int64_t MeshTrainer::peak_nvme_bytes() const {
-  return offload_->peak_nvme_bytes();
-}
+int64_t MeshTrainer::peak_nvme_bytes() const { return offload_->peak_nvme_bytes(); }
 
 std::vector<ShardInfo> MeshTrainer::shards() const {
   std::vector<ShardInfo> shards;
