@@ -220,6 +220,11 @@ int Main() {
     info.set_threads((*device)->num_threads());
     info.set_host_memory_bytes(tier_options.host_memory_bytes);
     info.set_host_memory_pinned((*tiers)->is_pinned());
+    v1::Heartbeat now;
+    (*tiers)->AddToHeartbeat(now);
+    info.set_host_memory_used_bytes(now.host_memory_used_bytes());
+    info.set_nvme_free_bytes(now.nvme_free_bytes());
+    info.set_nvme_used_bytes(now.nvme_used_bytes());
     for (v1::SavedState& saved : (*tiers)->Saved()) *request.add_saved() = std::move(saved);
     if (std::optional<v1::RunningJob> running = runner.Running()) {
       *request.mutable_running() = *running;

@@ -152,6 +152,13 @@ class Cluster:
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
 
+def state_bytes(cluster):
+    """Of the tables in the workers' nvme tiers."""
+    return sum(os.path.getsize(os.path.join(folder, name)) for worker in cluster.workers
+               for folder, _, names in os.walk(os.path.join(cluster.dir, worker, "nvme"))
+               for name in names if name.endswith(".sst"))
+
+
 SMALL_JOB = """
 model: {{family: gpt2, vocab_size: 256, context_length: 32, layers: 2, heads: 2, hidden_size: 32}}
 data: {{path: text.txt, format: text, sequence_length: 32, validation_path: text.txt}}

@@ -56,12 +56,13 @@ class SuspensionTest(unittest.TestCase):
         e2e.wait_until(lambda: self.cluster.step(name) > than, 60, "progress of %s: %s" % (
             name, self.cluster.job(name)["status"].get("conditions", [])[-3:]))
 
-    def held_files(self):
-        files = []
-        for worker in self.cluster.workers:
-            for folder, _, names in os.walk(os.path.join(self.cluster.dir, worker, "nvme")):
-                files += [os.path.join(folder, name) for name in names if name.endswith(".sst")]
-        return files
+    def wait_discarded(self):
+        """Nothing but the small tables of the store itself is left."""
+        def is_empty():
+            used = [int(w.get("nvmeUsedBytes", 0)) for w in self.cluster.get("workers")["workers"]]
+            return not any(used) and e2e.state_bytes(self.cluster) < 65536
+        e2e.wait_until(is_empty, 20, "state to be discarded; %d bytes are left" %
+                       e2e.state_bytes(self.cluster))
 
     def test_a_suspended_job_frees_its_devices_and_goes_on_also_after_restarts(self):
         text = job(600)
@@ -76,9 +77,12 @@ class SuspensionTest(unittest.TestCase):
         self.assertLess(saved, 600)
         self.cluster.wait_idle(2)
         self.suspend("parted")  # once more changes nothing
-        for worker in self.cluster.get("workers")["workers"]:
-            self.assertEqual(int(worker.get("deviceMemoryUsedBytes", 0)), 0)
-            self.assertGreater(int(worker["nvmeUsedBytes"]), 0)
+
+        def is_told():  # by the next heartbeats
+            workers = self.cluster.get("workers")["workers"]
+            return all(int(w.get("deviceMemoryUsedBytes", 0)) == 0 and
+                       int(w.get("nvmeUsedBytes", 0)) > 0 for w in workers)
+        e2e.wait_until(is_told, 10, "devices to be free and disks to hold the state")
         tiers = {shard["tier"] for rank in self.cluster.get("placement", "parted")["ranks"]
                  for shard in rank["shards"]}
         self.assertEqual(tiers, {"nvme"})
@@ -97,7 +101,7 @@ class SuspensionTest(unittest.TestCase):
         self.cluster.wait_state("parted", "SUCCEEDED", 120)
         self.assert_same_training("whole", "parted")
         # What was saved is of no use any more.
-        e2e.wait_until(lambda: not self.held_files(), 20, "files of %s to go" % self.held_files())
+        self.wait_discarded()
 
     def test_a_job_of_higher_priority_takes_the_place_of_a_lower_one(self):
         text = job(800)
@@ -155,8 +159,9 @@ class SuspensionTest(unittest.TestCase):
         return resident, files
 
     def test_two_jobs_take_turns_many_times(self):
-        steps = 40 * CYCLES + 200
-        texts = {"first": job(steps), "second": job(steps).replace("init: 3", "init: 9")
+        # Steps of the second are slower: each is committed to the disk.
+        texts = {"first": job(600 * CYCLES + 1000),
+                 "second": job(60 * CYCLES + 400).replace("init: 3", "init: 9")
                  + "offload: {optimizer: {tier: nvme}, buffers: 3, buffer_bytes: 65536}\n"}
         for name, text in texts.items():
             self.undisturbed("whole-" + name, text.split("offload")[0])
@@ -169,7 +174,7 @@ class SuspensionTest(unittest.TestCase):
         early = None
         for cycle in range(2 * CYCLES):
             self.wait_progress(running, done[running])
-            self.suspend(running)
+            self.cluster.cli("suspend", running)  # unless it has just ended
             e2e.wait_until(lambda: self.cluster.state(running) in ("SUSPENDED", "SUCCEEDED"), 60,
                            "%s to be suspended" % running)
             if self.cluster.state(running) == "SUCCEEDED":
@@ -183,6 +188,7 @@ class SuspensionTest(unittest.TestCase):
         else:
             cycle = 2 * CYCLES
         resident, files = self.usage()
+        self.assertGreaterEqual(cycle, CYCLES, "the jobs are too short")
         print("%d suspends, %d MB resident, %d open files" % (cycle, resident >> 20, files))
         self.assertLessEqual(files, early[1] + 8)
         self.assertLess(resident, early[0] + (48 << 20))
@@ -192,7 +198,7 @@ class SuspensionTest(unittest.TestCase):
         for name in texts:
             self.cluster.wait_state(name, "SUCCEEDED", 300)
             self.assert_same_training("whole-" + name, name)
-        e2e.wait_until(lambda: not self.held_files(), 20, "files to go")
+        self.wait_discarded()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 #include "worker/service/tier_holder.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -60,6 +62,12 @@ absl::Status TierHolder::Open(const TierHolderOptions& options) {
     }
   }
   if (options.nvme_dir.empty()) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(options.nvme_dir, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("--nvme-dir=", options.nvme_dir, ": ", error.message()));
+  }
   TierStoreOptions store;
   store.path = absl::StrCat(options.nvme_dir, "/state");
   swap_dir_ = absl::StrCat(options.nvme_dir, "/swap");

@@ -88,19 +88,21 @@ std::vector<MetricFamily> WorkerMetrics::Collect() const {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(
-    const std::string& address, const std::shared_ptr<WorkerMetrics>& metrics) {
+    const std::string& address, std::shared_ptr<WorkerMetrics> metrics) {
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(address, /*num_threads=*/1);
     exposer->RegisterCollectable(metrics);
-    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(exposer)));
+    return std::unique_ptr<MetricsServer>(
+        new MetricsServer(std::move(exposer), std::move(metrics)));
   } catch (const std::exception& error) {  // of the library
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics-listen=", address, ": ", error.what()));
   }
 }
 
-MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer)
-    : exposer_(std::move(exposer)) {}
+MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer,
+                             std::shared_ptr<WorkerMetrics> metrics)
+    : metrics_(std::move(metrics)), exposer_(std::move(exposer)) {}
 
 MetricsServer::~MetricsServer() = default;
 

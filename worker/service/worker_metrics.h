@@ -37,15 +37,16 @@ class WorkerMetrics : public prometheus::Collectable {
 // Serves /metrics for as long as it lives. Thread-safe.
 class MetricsServer {
  public:
-  // address: "host:port". INVALID_ARGUMENT: it cannot be listened on. The metrics outlive the
-  // server.
+  // address: "host:port". INVALID_ARGUMENT: it cannot be listened on.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Create(
-      const std::string& address, const std::shared_ptr<WorkerMetrics>& metrics);
+      const std::string& address, std::shared_ptr<WorkerMetrics> metrics);
   ~MetricsServer();
 
  private:
-  explicit MetricsServer(std::unique_ptr<prometheus::Exposer> exposer);
+  MetricsServer(std::unique_ptr<prometheus::Exposer> exposer,
+                std::shared_ptr<WorkerMetrics> metrics);
 
+  const std::shared_ptr<WorkerMetrics> metrics_;  // of which the exposer keeps no hold
   std::unique_ptr<prometheus::Exposer> exposer_;
 };
 
