@@ -84,7 +84,7 @@ TEST(StepTraffic, DataParallel) {
       {"padding_of_units",
        [](auto& r) { r.mesh.dp = 5; },
        {{kDp, kAllReduce, 1, 8},
-        {kZero, kAllReduce, 2, 28},
+        {kZero, kAllReduce, 3, 28 + 8},
         {kZero, kReduceScatter, 4, (960 + 2 * 1120 + 160) * 4},
         {kZero, kAllGather, 4, (960 + 2 * 1120 + 160) * 4}}},
       {"gradients_of_another_type",
@@ -326,9 +326,7 @@ TEST(StepTraffic, ZeroStages) {
     };
   };
   Check({
-      {"gradients_are_gathered",
-       stage(0),
-       {dp, {kZero, kAllReduce, 2, 28}, reduce, {kZero, kAllGather, 4, 3072 * 4}}},
+      {"gradients_are_gathered", stage(0), {dp, sums, reduce, {kZero, kAllGather, 4, 3072 * 4}}},
       {"or_parameters", stage(1), {dp, sums, reduce, {kZero, kAllGather, 4, 3072 * 2}}},
       {"sharded_gradients", stage(2), {dp, sums, reduce, {kZero, kAllGather, 4, 3072 * 2}}},
       // Twice but for the head, whose backward follows at once.
@@ -381,7 +379,7 @@ TEST(StepTraffic, ZeroStages) {
 
 // M = 12 rows; K and V of a rank have 12 * 16 elements.
 TEST(StepTraffic, ContextParallel) {
-  const Expected dp{kDp, kAllReduce, 1, 8}, zero{kZero, kAllReduce, 2, 28},
+  const Expected dp{kDp, kAllReduce, 1, 8}, zero{kZero, kAllReduce, 3, 28 + 8},
       reduce{kZero, kReduceScatter, 4, 3072 * 4}, gather{kZero, kAllGather, 4, 3072 * 4};
   Check({
       {"ring",

@@ -20,15 +20,6 @@ namespace {
 using Param = std::tuple<MeshCase, RankLink>;
 class ProcessParity : public testing::TestWithParam<Param> {};
 
-void ExpectSameBits(const ParityRun& threads, const ParityRun& processes) {
-  ASSERT_EQ(processes.steps.size(), threads.steps.size());
-  for (size_t i = 0; i < threads.steps.size(); ++i) {
-    EXPECT_EQ(processes.steps[i].loss, threads.steps[i].loss) << "step " << i;
-    EXPECT_EQ(processes.steps[i].gradient_norm, threads.steps[i].gradient_norm) << "step " << i;
-  }
-  EXPECT_TRUE(processes.parameters == threads.parameters);
-}
-
 TEST_P(ProcessParity, SameAsThreadsAndOneRank) {
   const auto& [row, link] = GetParam();
   const JobData data = MeshData(row);

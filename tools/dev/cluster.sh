@@ -23,6 +23,7 @@ start_daemon() {
   # A session of its own: Ctrl-C at the terminal reaches only this script, which stops it in order.
   setsid "${guard[@]}" "$ROOT/tools/dev/supervise.sh" "$name" "$folder/run" "$folder/log/$name.log" \
     "$@" </dev/null >/dev/null 2>&1 9>&- &
+  disown # its end is no news to this script
 }
 
 # is_process PID TEXT: whether that process runs with TEXT in its command line; guards against an id

@@ -59,9 +59,13 @@ elif "--timeline" in sys.argv:
     if not os.environ.get("STUB_NO_TIMELINE"):
         with open(sys.argv[-1], "w") as f:
             f.write("drawn")
-elif args == "get job demo -o json":
-    print(json.dumps({"status": {"state": os.environ.get("STUB_STATE", "JOB_STATE_SUCCEEDED"),
-                                 "progress": {"validationLoss": float(os.environ.get("STUB_LOSS", "1.9"))}}}))
+elif args in ("get job demo -o json", "get job demo-parted -o json"):
+    loss = os.environ.get("STUB_PARTED_LOSS", "3.5") if "parted" in args else "3.5"
+    print(json.dumps({"status": {
+        "state": os.environ.get("STUB_STATE", "JOB_STATE_SUCCEEDED"),
+        "conditions": [{"state": "JOB_STATE_SUSPENDED", "message": "after step 60"}],
+        "progress": {"validationLoss": float(os.environ.get("STUB_LOSS", "1.9")), "step": "1000",
+                     "lossCurve": [{"step": "59", "loss": 4.0}, {"step": "61", "loss": float(loss)}]}}}))
 else:
     print("[" + args + "]")
 """
@@ -208,6 +212,8 @@ class ClusterTest(unittest.TestCase):
     def test_demo_result(self):
         for env, code, text in (
             ({}, 0, "below the limit"),
+            ({}, 0, "all equal to the last bit"),
+            ({"STUB_PARTED_LOSS": "3.6"}, 1, "the suspended job ended with exit code 1"),
             ({"STUB_LOSS": "2.0"}, 1, "not below the limit"),
             ({"STUB_LOSS": "NaN"}, 1, "not below the limit"),
             ({"STUB_STATE": "JOB_STATE_FAILED", "STUB_WATCH_CODE": "1"}, 1, "The job is FAILED"),
