@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -61,6 +63,9 @@ TierStoreImpl::TierStoreImpl(const TierStoreOptions& options)
 TierStoreImpl::~TierStoreImpl() = default;
 
 absl::Status TierStoreImpl::Init() {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(options_.path).parent_path(), error);
+  if (error) return absl::UnavailableError(absl::StrCat(options_.path, ": ", error.message()));
   for (const std::string& path : {options_.path, staging_path_}) {
     TESSERA_RETURN_IF_ERROR(FromRocks(env_->CreateDirIfMissing(path), path));
   }

@@ -73,7 +73,7 @@ class OffloadMemoryTest(unittest.TestCase):
             break
 
     def needed_bytes(self, cluster, text):
-        memory = plan(cluster, text)["plan"]["stages"][0]["memory"]
+        memory = plan(cluster, text)["stages"][0]["memory"]
         return int(memory["totalBytes"])
 
     def test_a_state_three_times_the_device_and_the_host(self):

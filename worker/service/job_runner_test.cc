@@ -124,11 +124,12 @@ TEST_F(JobRunnerTest, AFailedRankTellsAllItsGroupsWhy) {
   runner_->HandleRun(assignment);
   const auto dp = *transport->Join(shared[0]);
   const auto zero = *transport->Join(shared[1]);
-  dp->Abort(absl::UnavailableError("workers/w2 is gone"));
+  // A step begins with all ranks' wishes.
+  zero->Abort(absl::UnavailableError("workers/w2 is gone"));
   EXPECT_EQ(EndOf("split").code(), absl::StatusCode::kUnavailable) << EndOf("split");
-  const absl::Status told = zero->Barrier(*stream);
+  const absl::Status told = dp->Barrier(*stream);
   EXPECT_EQ(told.code(), absl::StatusCode::kAborted) << told;
-  for (const char* part : {"workers/w0 failed: ", "in group dp", "workers/w2 is gone"}) {
+  for (const char* part : {"workers/w0 failed: ", "in group zero", "workers/w2 is gone"}) {
     EXPECT_NE(told.message().find(part), absl::string_view::npos) << told;
   }
 }
