@@ -145,7 +145,7 @@ class SuspensionTest(unittest.TestCase):
         self.assertGreater(values["tessera_tier_wait_seconds_total", "nvme"], 0)
         # The same of the last step, for people.
         _, out, _ = self.cluster.cli("describe", "job", "moves")
-        for word in ("compute", "communication", "tiers", "nvme", "late"):
+        for word in ("computation", "communication", "waiting for tiers", "nvme", "LATE READS"):
             self.assertIn(word, out)
 
     def usage(self):
