@@ -225,7 +225,8 @@ class ClusterTest(unittest.TestCase):
                 demo = self.dev("demo", **env)
                 self.assertEqual(demo.returncode, code, demo.stdout)
                 self.assertIn(text, demo.stdout)
-                self.assertIn("[get placement demo]", demo.stdout)
+                if "STUB_WATCH_CODE" not in env:
+                    self.assertIn("[get placement demo-parted]", demo.stdout)
                 self.assertIn("--name demo-verification --steps 3]", demo.stdout)
                 self.assertEqual(
                     os.path.exists(self.folder + "/state/demo/timeline.json"), "STUB_NO_TIMELINE" not in env

@@ -122,9 +122,6 @@ command_demo() {
 
   heading "Result: tessera describe job demo"
   check "tessera describe job demo" run_client describe job demo
-  heading "What is where: tessera get placement demo"
-  check "tessera get placement demo" run_client get placement demo
-
   heading "Once more, suspended, killed and resumed: tessera suspend demo-parted"
   check "the suspended job" suspend_and_resume
 
