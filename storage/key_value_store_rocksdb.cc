@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "storage/key_value_store.h"
+#include "storage/no_log.h"
 
 namespace tessera {
 namespace {
@@ -71,7 +72,7 @@ class RocksKeyValueStore : public KeyValueStore {
 absl::StatusOr<std::unique_ptr<KeyValueStore>> OpenRocksKeyValueStore(const std::string& path) {
   rocksdb::Options options;
   options.create_if_missing = true;
-  options.keep_log_file_num = 2;
+  options.info_log = std::make_shared<NoLog>();
   options.paranoid_checks = true;
   // A journal is small; one thread and small buffers suffice.
   options.write_buffer_size = 8 << 20;

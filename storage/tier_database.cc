@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "storage/no_log.h"
 
 namespace tessera {
 namespace {
@@ -21,8 +22,11 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.create_missing_column_families = true;
   // Every table stays open, so that a read of a value is one read of the disk.
   options.max_open_files = -1;
-  options.keep_log_file_num = 2;
+  options.info_log = std::make_shared<NoLog>();
   options.max_background_jobs = 2;
+  // Else the log of records, which are small, takes 70 MiB of the disk, and the manifest 4.
+  options.allow_fallocate = false;
+  options.manifest_preallocation_size = 64 << 10;
   // A synced record is never dropped in silence because one before it is damaged.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   // After an error the database is opened anew, by whoever uses it.
@@ -59,6 +63,7 @@ rocksdb::Options TierValueOptions(rocksdb::Env* env) {
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.compression = rocksdb::kNoCompression;
   options.disable_auto_compactions = true;
+  options.write_buffer_size = 1 << 20;  // nothing is ever put in it
   return options;
 }
 

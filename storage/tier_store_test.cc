@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -194,6 +196,19 @@ TEST_F(TierStoreTest, SpaceThatOtherWritersExpectIsTaken) {
   *first = nullptr;
   EXPECT_TRUE(store->CheckSpace(900).ok());
   EXPECT_FALSE(store->CheckSpace(901).ok());
+}
+
+// A LOG on a full disk ends the process, and space that is reserved ahead is nobody's.
+TEST_F(TierStoreTest, TakesLittleBesideItsValues) {
+  ASSERT_TRUE(WriteTestStep(*store_, "a", 1, values_).ok());
+  int64_t blocks = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
+    EXPECT_NE(entry.path().filename(), "LOG");
+    struct stat file = {};
+    ASSERT_EQ(stat(entry.path().c_str(), &file), 0);
+    blocks += file.st_blocks;
+  }
+  EXPECT_LT(blocks * 512, 2 * store_->stats().resident_bytes + (1 << 20));
 }
 
 // Writers of several jobs, readers and droppers at a time.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/status_macros.h"
 #include "proto/rpc/field_error.h"
 
@@ -42,7 +43,11 @@ absl::Status StateSaver::CheckSpace(int64_t step_bytes) const {
   for (const TierStep& held : Held()) {
     if (held.step != committed_step_) removed += held.bytes;
   }
-  return WithTierReason(store_.CheckSpace(std::max<int64_t>(step_bytes - removed, 0)));
+  const absl::Status status = store_.CheckSpace(std::max<int64_t>(step_bytes - removed, 0));
+  if (status.ok()) return status;
+  return WithTierReason(absl::Status(
+      status.code(), absl::StrCat("job ", job_uid_, ": the state after the next step (the last is ",
+                                  committed_step_.value_or(0), "): ", status.message())));
 }
 
 absl::Status StateSaver::Begin(int64_t step, int64_t step_bytes) {

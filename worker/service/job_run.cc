@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "plan/timeline_svg.h"
 #include "plan/trace_events.h"
+#include "proto/rpc/field_error.h"
 #include "proto/rpc/status.h"
 #include "worker/data/token_source.h"
 #include "worker/offload/state_saver.h"
@@ -55,8 +56,10 @@ void JobRun::Run() {
       if (!pending_at_abort_.has_value()) pending_at_abort_ = PendingLocked();
       if (pending_at_abort_.has_value()) *ended.mutable_pending() = *pending_at_abort_;
     }
-    // A run that was aborted says so, whatever the abort made fail first.
-    if (!status.ok() && !abort_reason_.ok()) status = abort_reason_;
+    // A run that was aborted says so, whatever the abort made fail first; but a tier fails by
+    // itself.
+    const bool is_echo = ReasonOf(status) != kTierFailed;
+    if (!status.ok() && !abort_reason_.ok() && is_echo) status = abort_reason_;
     closing.swap(communicators_);
   }
   closing.clear();
