@@ -284,8 +284,8 @@ int main(int argc, char** argv) {
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv("/proc/self/exe", argv);  // comes back only where /proc is not there: then as it is
   }
-  // Each job has threads of its own, and malloc an arena for most of them: without a fixed threshold
-  // a block of megabytes that was freed stays with each.
+  // Each job has threads of its own, and malloc an arena for most of them: without a fixed
+  // threshold a block of megabytes that was freed stays with each.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   tessera::QuietGrpc();
   absl::InitializeSymbolizer(argv[0]);

@@ -214,8 +214,8 @@ ParityRun Joined(const ParityRun& before, ParityRun after) {
   return after;
 }
 
-// What the ledger predicts of every rank, on the device and outside of it, is what was measured; but
-// for workspace, of which it is a bound below fp32.
+// What the ledger predicts of every rank, on the device and outside of it, is what was measured;
+// but for workspace, of which it is a bound below fp32.
 void ExpectLedger(const v1::TrainingJobSpec& spec, const ParityRun& run) {
   for (int rank = 0; rank < static_cast<int>(run.usages.size()); ++rank) {
     SCOPED_TRACE(absl::StrCat("global_rank ", rank));
@@ -230,8 +230,7 @@ void ExpectLedger(const v1::TrainingJobSpec& spec, const ParityRun& run) {
     ASSERT_TRUE(config.ok()) << config.status();
     const plan::RankLedger ledger = plan::PredictLedger(MakeLedgerRequest(*config, 1));
     for (const plan::LedgerCategory category : plan::kLedgerCategories) {
-      const int64_t measured =
-          run.usages[rank].category[static_cast<size_t>(category)].peak_bytes;
+      const int64_t measured = run.usages[rank].category[static_cast<size_t>(category)].peak_bytes;
       if (category == plan::LedgerCategory::kWorkspace) {
         EXPECT_GE(ledger.of(category), measured) << plan::LedgerCategoryName(category);
       } else {
