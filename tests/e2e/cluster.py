@@ -152,6 +152,13 @@ class Cluster:
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
 
+def exported(cluster, name):
+    """The weights that a job has exported, on the worker that had its rank 0."""
+    paths = [os.path.join(cluster.dir, worker, "exports", name, "model.safetensors")
+             for worker in cluster.workers]
+    return [path for path in paths if os.path.exists(path)][0]
+
+
 def state_bytes(cluster):
     """Of the tables in the workers' nvme tiers."""
     return sum(os.path.getsize(os.path.join(folder, name)) for worker in cluster.workers

@@ -33,10 +33,7 @@ class RecoveryTest(unittest.TestCase):
         return {point["step"]: point["loss"] for point in progress["lossCurve"]}
 
     def export(self, name):
-        """On the worker that had rank 0."""
-        paths = [os.path.join(self.cluster.dir, worker, "exports", name, "model.safetensors")
-                 for worker in self.cluster.workers]
-        return [path for path in paths if os.path.exists(path)][0]
+        return e2e.exported(self.cluster, name)
 
     def assert_same_training(self, one, other):
         """Every byte of the final weights, and every loss that was told: what nobody had written

@@ -38,7 +38,7 @@ class SuspensionTest(unittest.TestCase):
         return [(point["step"], point["loss"]) for point in progress["lossCurve"]]
 
     def export(self, name):
-        return os.path.join(self.cluster.dir, "w0", "exports", name, "model.safetensors")
+        return e2e.exported(self.cluster, name)
 
     def export_spec(self, name):
         return "export: {path: %s}\n" % name
