@@ -84,7 +84,8 @@ void RankState::StartCommit(const v1::SavedRank& record) {
 
 absl::Status RankState::SaveAll(const v1::SavedRank& record) {
   TESSERA_ASSIGN_OR_RETURN(StateSaver * saver, offload_.OpenSaver());
-  TESSERA_RETURN_IF_ERROR(saver->RemoveAll());
+  // Suspended again before its first step: what it went on from is still there.
+  if (saver->committed_step() == record.step()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(saver->Begin(record.step(), StepBytes()));
   for (int unit = 0; unit < num_units(); ++unit) {
     absl::Status status = SaveUnit(unit);

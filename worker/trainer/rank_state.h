@@ -37,7 +37,8 @@ class RankState {
   // Ends the step beside what comes next.
   void StartCommit(const v1::SavedRank& record);
 
-  // Of a job that does not: saves everything. On an error nothing stays.
+  // Of a job that does not: saves everything, and until that is committed keeps what the run went
+  // on from. On an error nothing of the step stays.
   absl::Status SaveAll(const v1::SavedRank& record);
   // What SaveAll has saved is not needed.
   absl::Status Forget();
