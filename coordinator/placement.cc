@@ -135,7 +135,9 @@ class Placer {
     for (auto& [host_id, workers] : by_host) hosts_.push_back(std::move(workers));
     for (std::vector<int>& workers : hosts_) {
       std::sort(workers.begin(), workers.end(), [&](int a, int b) {
-        return std::tie(idle[a].has, idle[a].worker) < std::tie(idle[b].has, idle[b].worker);
+        // Not by what is free on their disks, which is another number every time.
+        return std::tie(idle[a].has.device, idle[a].has.host, idle[a].worker) <
+               std::tie(idle[b].has.device, idle[b].has.host, idle[b].worker);
       });
     }
     std::stable_sort(hosts_.begin(), hosts_.end(),

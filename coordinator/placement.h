@@ -55,7 +55,7 @@ std::optional<MemoryShortage> FindShortage(const std::vector<TierBytes>& needs,
 
 // workers[global_rank]; each covers what its rank needs (needs[global_rank]). Ranks in order, hosts
 // with most candidates first, then by host id; inside a host the smallest device that is enough,
-// then the smallest of the other tiers, then by worker name: so a tp group (adjacent ranks) lies
+// then the smallest host memory, then by worker name: so a tp group (adjacent ranks) lies
 // inside one host wherever it fits and leaves enough for the other ranks, and the same idle workers
 // always give the same placement. FAILED_PRECONDITION "needs N idle workers, M are idle";
 // RESOURCE_EXHAUSTED: FindShortage has one.

@@ -281,6 +281,17 @@ TEST(Placement, AWorkerMustHaveEnoughOfEveryTier) {
   }
 }
 
+// What is free on a disk changes by the minute; the placement of equal workers does not.
+TEST(Placement, DoesNotFollowTheDisksFreeBytes) {
+  const std::vector<TierBytes> needs = {{1, 1, 1}, {1, 1, 1}};
+  for (const int64_t free : {8, 9, 10}) {
+    const absl::StatusOr<Workers> placed =
+        PlaceRanks({.dp = 2}, needs, {{"w0", "h", {4, 4, 9}}, {"w1", "h", {4, 4, free}}});
+    ASSERT_TRUE(placed.ok()) << placed.status();
+    EXPECT_EQ(*placed, (Workers{"w0", "w1"})) << free;
+  }
+}
+
 // All ways of giving four workers to three ranks are tried.
 TEST(Placement, PlacesWheneverItCanBeDoneOnAllTiers) {
   uint64_t random = 7;
