@@ -90,9 +90,9 @@ absl::StatusOr<TierStoreImpl::Paths> TierStoreImpl::PathsOf(const TierDatabase& 
 }
 
 std::shared_ptr<const TierStoreImpl::Step> TierStoreImpl::MakeStep(
-    TierStepRecord record, std::map<uint32_t, std::string> paths) {
+    TierStepRecord record, const std::map<uint32_t, std::string>& paths) {
   auto step = std::make_shared<Step>();
-  step->paths = std::move(paths);
+  for (const auto& [number, path] : paths) step->files.try_emplace(number, path);
   step->bytes = record.size_bytes();
   for (size_t i = 0; i < record.values.size(); ++i) {
     const TierValueHeader& header = record.values[i].header;
@@ -152,7 +152,7 @@ absl::Status TierStoreImpl::Load(TierDatabase& database) {
     if (doomed_.contains(name)) {
       TESSERA_RETURN_IF_ERROR(database.DeleteRecord(key));
     } else {
-      steps.emplace(name, MakeStep(*std::move(record), std::move(paths[name])));
+      steps.emplace(name, MakeStep(*std::move(record), paths[name]));
     }
   }
   for (const auto& [name, files] : paths) {
@@ -177,7 +177,7 @@ absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<s
     TESSERA_RETURN_IF_ERROR(database_->PutRecord(key, bytes));
     TESSERA_ASSIGN_OR_RETURN(Paths ingested, PathsOf(*database_));
     std::lock_guard<std::mutex> lock(mutex_);
-    steps_.insert_or_assign(name, MakeStep(std::move(record), std::move(ingested[name])));
+    steps_.insert_or_assign(name, MakeStep(std::move(record), ingested[name]));
     return absl::OkStatus();
   });
   if (!status.ok()) {
@@ -237,22 +237,34 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
   return absl::OkStatus();
 }
 
-absl::Status TierStoreImpl::ReadValue(const Step& step, const TierStepRecord::Value& value,
-                                      absl::Span<uint8_t> to) {
-  const auto path = step.paths.find(value.place.file);
-  if (path == step.paths.end()) return absl::DataLossError("its file is not in the database");
-  std::unique_ptr<rocksdb::FSRandomAccessFile> file;
-  TESSERA_RETURN_IF_ERROR(FromRocks(
-      file_system_->NewRandomAccessFile(path->second, rocksdb::FileOptions(), &file, nullptr),
-      path->second));
+absl::StatusOr<const rocksdb::FSRandomAccessFile*> TierStoreImpl::ValueFile::Open(
+    rocksdb::FileSystem& file_system) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (file_ == nullptr) {
+    TESSERA_RETURN_IF_ERROR(FromRocks(
+        file_system.NewRandomAccessFile(path_, rocksdb::FileOptions(), &file_, nullptr), path_));
+  }
+  return file_.get();
+}
+
+absl::Status TierStoreImpl::ValueFile::Read(rocksdb::FileSystem& file_system, int64_t offset,
+                                            absl::Span<uint8_t> to) {
+  TESSERA_ASSIGN_OR_RETURN(const rocksdb::FSRandomAccessFile* file, Open(file_system));
   rocksdb::Slice read;
   TESSERA_RETURN_IF_ERROR(FromRocks(
-      file->Read(value.offset, to.size(), {}, &read, reinterpret_cast<char*>(to.data()), nullptr),
-      path->second));
+      file->Read(offset, to.size(), {}, &read, reinterpret_cast<char*>(to.data()), nullptr),
+      path_));
   if (read.size() != to.size()) {
-    return absl::DataLossError(absl::StrCat(path->second, " ends before it does"));
+    return absl::DataLossError(absl::StrCat(path_, " ends before it does"));
   }
   return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::ReadValue(const Step& step, const TierStepRecord::Value& value,
+                                      absl::Span<uint8_t> to) {
+  const auto file = step.files.find(value.place.file);
+  if (file == step.files.end()) return absl::DataLossError("its file is not in the database");
+  return file->second.Read(*file_system_, value.offset, to);
 }
 
 absl::Status TierStoreImpl::Verify(const TierStepRecord::Value& value, absl::Span<uint8_t> to) {

@@ -47,17 +47,30 @@ class TierStoreImpl : public TierStore {
   TierStats stats() const override;
 
  private:
-  // A committed step. Immutable.
+  // A file of values; opened by the first read of it, and kept open.
+  class ValueFile {
+   public:
+    explicit ValueFile(std::string path) : path_(std::move(path)) {}
+    absl::Status Read(rocksdb::FileSystem& file_system, int64_t offset, absl::Span<uint8_t> to);
+
+   private:
+    absl::StatusOr<const rocksdb::FSRandomAccessFile*> Open(rocksdb::FileSystem& file_system);
+
+    const std::string path_;
+    std::mutex mutex_;
+    std::unique_ptr<rocksdb::FSRandomAccessFile> file_;  // guarded by mutex_, as a pointer
+  };
+  // A committed step. Immutable, but for which files are open.
   struct Step {
     TierStepRecord record;
     int64_t bytes = 0;
     std::map<std::tuple<std::string, std::string, int64_t>, size_t> index;  // into record.values
-    std::map<uint32_t, std::string> paths;                                  // of files by number
+    mutable std::map<uint32_t, ValueFile> files;                            // by number
   };
   using Paths = std::map<TierStepName, std::map<uint32_t, std::string>>;
   static absl::StatusOr<Paths> PathsOf(const TierDatabase& database);
   static std::shared_ptr<const Step> MakeStep(TierStepRecord record,
-                                              std::map<uint32_t, std::string> paths);
+                                              const std::map<uint32_t, std::string>& paths);
   std::shared_ptr<const Step> FindStep(const TierStepName& name) const;
   std::string Describe(const TierStepName& name) const;
 

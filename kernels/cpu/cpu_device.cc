@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/huge_pages.h"
+#include "kernels/status_macros.h"
 
 namespace tessera {
 namespace {
@@ -42,20 +44,17 @@ absl::Status CheckCopy(absl::string_view operation, const Tensor& tensor, int64_
   return absl::OkStatus();
 }
 
-void* Pointer(const Tensor& tensor) { return reinterpret_cast<void*>(tensor.address()); }
+absl::Status MappingError(absl::string_view name, int64_t bytes, int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(name, ": mapping ", bytes, " bytes of memory: ", strerror(error)));
+}
 
-}  // namespace
+struct Mapping {
+  int memfd = -1;
+  void* base = nullptr;
+};
 
-absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(std::string name,
-                                                             int64_t capacity_bytes,
-                                                             int num_threads) {
-  if (capacity_bytes < 1 || num_threads < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": device memory of ", capacity_bytes,
-                                                   " bytes with ", num_threads,
-                                                   " threads: both must be at least 1"));
-  }
-  const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t bytes = (capacity_bytes + page - 1) / page * page;
+absl::StatusOr<Mapping> MapShared(absl::string_view name, int64_t bytes) {
   const int fd = memfd_create("tessera-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
     return absl::ResourceExhaustedError(absl::StrCat(name, ": memfd_create: ", strerror(errno)));
@@ -64,17 +63,51 @@ absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(std::string name,
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     const int error = errno;
     close(fd);
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name, ": device memory of ", bytes, " bytes: ", strerror(error)));
+    return MappingError(name, bytes, error);
   }
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) {
     const int error = errno;
     close(fd);
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name, ": mapping ", bytes, " bytes of device memory: ", strerror(error)));
+    return MappingError(name, bytes, error);
   }
-  return std::unique_ptr<CpuDevice>(new CpuDevice(std::move(name), fd, base, bytes, num_threads));
+  return Mapping{fd, base};
+}
+
+absl::StatusOr<Mapping> MapHugePages(absl::string_view name, int64_t bytes) {
+  const int64_t room = bytes + kHugePageBytes;
+  void* mapped = mmap(nullptr, room, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return MappingError(name, bytes, errno);
+  auto* const begin = static_cast<uint8_t*>(mapped);
+  const auto address = reinterpret_cast<uint64_t>(mapped);
+  const int64_t skip = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
+  uint8_t* const base = begin + skip;
+  if (skip > 0) munmap(begin, skip);
+  if (skip < kHugePageBytes) munmap(base + bytes, kHugePageBytes - skip);
+  PreferHugePages(base, bytes);
+  return Mapping{-1, base};
+}
+
+void* Pointer(const Tensor& tensor) { return reinterpret_cast<void*>(tensor.address()); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(std::string name,
+                                                             int64_t capacity_bytes,
+                                                             int num_threads, CpuMemory memory) {
+  if (capacity_bytes < 1 || num_threads < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": memory of ", capacity_bytes,
+                                                   " bytes with ", num_threads,
+                                                   " threads: both must be at least 1"));
+  }
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t bytes = (capacity_bytes + page - 1) / page * page;
+  TESSERA_ASSIGN_OR_RETURN(const Mapping mapping, memory == CpuMemory::kShared
+                                                      ? MapShared(name, bytes)
+                                                      : MapHugePages(name, bytes));
+  return std::unique_ptr<CpuDevice>(
+      new CpuDevice(std::move(name), mapping.memfd, mapping.base, bytes, num_threads));
 }
 
 CpuDevice::CpuDevice(std::string name, int memfd, void* base, int64_t mapped_bytes, int num_threads)
@@ -97,7 +130,7 @@ absl::Status CpuDevice::LockPages() {
 
 CpuDevice::~CpuDevice() {
   munmap(base_, mapped_bytes_);
-  close(memfd_);
+  if (memfd_ >= 0) close(memfd_);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CpuDevice::CreateStream() {

@@ -1,4 +1,5 @@
-// The CPU as a device: a budgeted memfd that peers on the same host may map, and immediate streams.
+// The CPU as a device: budgeted memory, which peers on the same host may map, and immediate
+// streams.
 #ifndef TESSERA_KERNELS_CPU_CPU_DEVICE_H_
 #define TESSERA_KERNELS_CPU_CPU_DEVICE_H_
 
@@ -11,7 +12,13 @@
 
 namespace tessera {
 
-// Owns the memfd and its mapping; both go with the object. Pages are taken from the system when
+// What backs the arena.
+enum class CpuMemory {
+  kShared,     // a memfd: peers may map it
+  kHugePages,  // of this process alone, of huge pages where the system has them: the host tier's
+};
+
+// Owns the memory, which goes with the object. Pages are taken from the system when
 // first touched. Thread-safe.
 class CpuDevice : public Device {
  public:
@@ -19,7 +26,8 @@ class CpuDevice : public Device {
   // kernel may use (OpenMP). INVALID_ARGUMENT for a capacity or thread count below 1;
   // RESOURCE_EXHAUSTED where the system gives no such mapping; nothing is held on failure.
   static absl::StatusOr<std::unique_ptr<CpuDevice>> Create(std::string name, int64_t capacity_bytes,
-                                                           int num_threads = 1);
+                                                           int num_threads = 1,
+                                                           CpuMemory memory = CpuMemory::kShared);
   ~CpuDevice() override;
   CpuDevice(const CpuDevice&) = delete;
   CpuDevice& operator=(const CpuDevice&) = delete;
@@ -40,7 +48,8 @@ class CpuDevice : public Device {
   absl::Status LockPages();
 
   int num_threads() const { return num_threads_; }
-  // The arena's memory as a file descriptor, for peers to map; stays owned by the device.
+  // The arena's memory as a file descriptor, for peers to map; stays owned by the device. -1: it is
+  // not shared.
   int memfd() const { return memfd_; }
   int64_t mapped_bytes() const { return mapped_bytes_; }
 

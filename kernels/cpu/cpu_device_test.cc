@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "kernels/cpu/huge_pages.h"
+
 namespace tessera {
 namespace {
 
@@ -43,6 +45,17 @@ TEST(CpuDevice, BuffersGoBackToTheArena) {
     EXPECT_GT(device->arena().usage().current_bytes, 0);
   }
   EXPECT_EQ(device->arena().usage().current_bytes, 0);
+}
+
+TEST(CpuDevice, HugePagesAreOfThisProcessAlone) {
+  constexpr int64_t kBytes = (5 << 20) + 4096;
+  auto device = *CpuDevice::Create("host:0", kBytes, 1, CpuMemory::kHugePages);
+  EXPECT_EQ(device->memfd(), -1);
+  EXPECT_EQ(device->base_address() % kHugePageBytes, 0);
+  EXPECT_EQ(device->mapped_bytes(), kBytes);
+  auto buffer = *device->Allocate(kBytes, MemoryCategory::kWorkspace, "test");
+  auto stream = *device->CreateStream();
+  EXPECT_TRUE(device->SetZero(buffer.View(DType::kUInt8, {kBytes}), *stream).ok());
 }
 
 TEST(CpuDevice, RefusesNonsense) {

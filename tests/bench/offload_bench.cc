@@ -131,7 +131,7 @@ void MeasureNvme(const std::string& folder, int64_t step_bytes, Bandwidth& bandw
   options.path = folder + "/bandwidth";
   auto store = TierStore::Open(options);
   Check(store.status());
-  auto host = *CpuDevice::Create("host:0", 16 * kValueBytes);
+  auto host = *CpuDevice::Create("host:0", 16 * kValueBytes, 1, CpuMemory::kHugePages);
   auto buffers = *TierBuffers::Create(12, kValueBytes, *host);
   const int values = std::max<int>(8, static_cast<int>(step_bytes / kValueBytes));
   const double bytes = static_cast<double>(values) * kValueBytes;
@@ -166,7 +166,8 @@ void MeasureNvme(const std::string& folder, int64_t step_bytes, Bandwidth& bandw
 // Parameters that the host updates in a second, of 16-bit gradients and weights.
 double MeasureAdamW() {
   const int64_t count = int64_t{1} << (absl::GetFlag(FLAGS_divisor) > 1 ? 20 : 25);
-  auto host = *CpuDevice::Create("host:0", count * 20, absl::GetFlag(FLAGS_threads));
+  auto host =
+      *CpuDevice::Create("host:0", count * 20, absl::GetFlag(FLAGS_threads), CpuMemory::kHugePages);
   auto stream = *host->CreateStream();
   const auto take = [&](DType dtype) {
     return *host->Allocate(count * DTypeSizeBytes(dtype), MemoryCategory::kWorkspace, "bench");

@@ -1,9 +1,11 @@
 // The nvme tier beside plain files in the same minutes: a step of values of 4 MiB written and
 // committed, read back and verified, and the step before dropped; plain files newly written with
 // direct IO at the same queue depth, synced, read, and the ones before unlinked; and files
-// overwritten in place. Rounds alternate, since a disk's speed varies; medians are reported.
+// overwritten in place. A disk's speed varies, and one that has rested may be faster for a while:
+// so the tier is first in every second round, each round reads either twice, the one that was first
+// last, and medians are reported.
 //
-//   ./dev bench tier [--json=FILE] [--path=FOLDER] [--sizes_mib=1024,2048,4096] [--rounds=3]
+//   ./dev bench tier [--json=FILE] [--path=FOLDER] [--sizes_mib=1024,2048,4096] [--rounds=4]
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -38,7 +40,7 @@ ABSL_FLAG(std::string, json, "", "File to write the figures to as one JSON objec
 ABSL_FLAG(std::string, path, "", "Folder to write to; a new one in the test's or in .tessera");
 ABSL_FLAG(std::vector<std::string>, sizes_mib, std::vector<std::string>({"1024", "2048", "4096"}),
           "Bytes of a step");
-ABSL_FLAG(int, rounds, 3, "Of each size");
+ABSL_FLAG(int, rounds, 4, "Of each size; even, so that either is first as often");
 ABSL_FLAG(int, value_kib, 4096, "Of a value, and of a plain file's request");
 ABSL_FLAG(int, depth, 8, "Values, and requests, at a time");
 ABSL_FLAG(int, plain_files, 8, "Files that the plain step is cut into");
@@ -51,14 +53,26 @@ namespace {
 constexpr int kSources = 32;  // more than a processor's cache holds
 
 struct Sample {
-  double gbps = 0, cpu_s = 0;
+  int64_t bytes = 0;
+  double seconds = 0, cpu_s = 0;
+
+  double gbps() const { return static_cast<double>(bytes) / seconds * 1e-9; }
+  void Add(const Sample& other) {
+    bytes += other.bytes;
+    seconds += other.seconds;
+    cpu_s += other.cpu_s;
+  }
 };
 
 struct Round {
   int64_t bytes = 0;
   Sample plain_write, plain_read, overwrite, write, read;
   double plain_drop_s = 0, drop_s = 0, drop_call_s = 0;
-  double amplification = 0;
+  int64_t disk_bytes = 0;  // that the tier made go to the disk
+
+  double amplification() const {
+    return static_cast<double>(disk_bytes) / static_cast<double>(bytes);
+  }
 };
 
 double CpuSeconds() {
@@ -91,10 +105,10 @@ Sample Measure(int64_t bytes, const std::function<void()>& work) {
   work();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {static_cast<double>(bytes) / seconds * 1e-9, CpuSeconds() - cpu};
+  return {bytes, seconds, CpuSeconds() - cpu};
 }
 
-double Seconds(const std::function<void()>& work) { return 1e-9 / Measure(1, work).gbps; }
+double Seconds(const std::function<void()>& work) { return Measure(1, work).seconds; }
 
 void Check(const absl::Status& status) {
   if (status.ok()) return;
@@ -165,8 +179,16 @@ class TierBench {
   Round Run(int64_t bytes) {
     Round round;
     round.bytes = bytes;
-    RunPlain(round);
-    RunTier(round);
+    const std::function<void()> writes[] = {[&] { WritePlain(round); }, [&] { WriteTier(round); }};
+    const std::function<void()> reads[] = {[&] { ReadPlain(round); }, [&] { ReadTier(round); }};
+    const int first = static_cast<int>(step_ % 2), second = 1 - first;
+    writes[first]();
+    writes[second]();
+    Overwrite(round);
+    for (const int which : {first, second, second, first}) reads[which]();
+    DropPlain(round);
+    DropTier(round);
+    ++step_;
     return round;
   }
   // Drops what the rounds of one size have left.
@@ -188,12 +210,18 @@ class TierBench {
                                         absl::GetFlag(FLAGS_plain_files), bytes, value_bytes_,
                                         depth_);
   }
-  void RunPlain(Round& round) {
-    auto plain = NewPlain(absl::StrCat("plain", step_), round.bytes);
-    round.plain_write = Measure(round.bytes, [&] { plain->Write(/*is_new=*/true, sources_); });
-    round.plain_read = Measure(round.bytes, [&] { plain->Read(sources_); });
+  void WritePlain(Round& round) {
+    plain_ = NewPlain(absl::StrCat("plain", step_), round.bytes);
+    round.plain_write = Measure(round.bytes, [&] { plain_->Write(/*is_new=*/true, sources_); });
+  }
+  void ReadPlain(Round& round) {
+    round.plain_read.Add(Measure(round.bytes, [&] { plain_->Read(sources_); }));
+  }
+  void DropPlain(Round& round) {
     if (last_plain_ != nullptr) round.plain_drop_s = Seconds([&] { last_plain_->Unlink(); });
-    last_plain_ = std::move(plain);
+    last_plain_ = std::move(plain_);
+  }
+  void Overwrite(Round& round) {
     if (overwritten_ == nullptr) {
       overwritten_ = NewPlain("overwritten", round.bytes);
       overwritten_->Write(/*is_new=*/true, sources_);
@@ -201,20 +229,22 @@ class TierBench {
     round.overwrite =
         Measure(round.bytes, [&] { overwritten_->Write(/*is_new=*/false, sources_); });
   }
-  void RunTier(Round& round) {
-    const int64_t values = round.bytes / value_bytes_;
+  void WriteTier(Round& round) {
     const int64_t before = WrittenBytes();
     round.write = Measure(round.bytes, [&] {
       auto writer = store_->BeginStep("bench", step_, round.bytes);
       Check(writer.status());
-      for (int64_t i = 0; i < values; ++i) {
+      for (int64_t i = 0; i < round.bytes / value_bytes_; ++i) {
         Check((*writer)->StartWrite("layer", "optimizer", i, DType::kUInt8, {value_bytes_},
                                     Bytes(sources_[i % kSources]), nullptr));
       }
       Check((*writer)->Commit(""));
     });
-    round.read = Measure(round.bytes, [&] {
-      for (int64_t i = 0; i < values; ++i) {
+    round.disk_bytes += WrittenBytes() - before;
+  }
+  void ReadTier(Round& round) {
+    round.read.Add(Measure(round.bytes, [&] {
+      for (int64_t i = 0; i < round.bytes / value_bytes_; ++i) {
         AlignedBuffer* target = targets_.Take();
         Check(store_->StartRead({"bench", step_, "layer", "optimizer", i}, DType::kUInt8,
                                 value_bytes_, Bytes(*target), [this, target](absl::Status status) {
@@ -223,7 +253,10 @@ class TierBench {
                                 }));
       }
       targets_.WaitForAll();
-    });
+    }));
+  }
+  void DropTier(Round& round) {
+    const int64_t before = WrittenBytes();
     if (step_ > 0) {
       round.drop_s = Seconds([&] {
         round.drop_call_s = Seconds([&] { Check(store_->DropStep("bench", step_ - 1)); });
@@ -231,9 +264,7 @@ class TierBench {
         store_->CheckSpace(std::numeric_limits<int64_t>::max()).IgnoreError();
       });
     }
-    round.amplification =
-        static_cast<double>(WrittenBytes() - before) / static_cast<double>(round.bytes);
-    ++step_;
+    round.disk_bytes += WrittenBytes() - before;
   }
   absl::Span<uint8_t> Bytes(const AlignedBuffer& buffer) const {
     return {buffer.data(), static_cast<size_t>(value_bytes_)};
@@ -246,7 +277,7 @@ class TierBench {
   std::vector<AlignedBuffer> sources_;
   Ring targets_;
   int64_t step_ = 0;
-  std::unique_ptr<PlainFiles> last_plain_, overwritten_;
+  std::unique_ptr<PlainFiles> plain_, last_plain_, overwritten_;
   std::unique_ptr<TierStore> store_;
 };
 
@@ -263,14 +294,14 @@ std::string Figures(const std::vector<Round>& rounds) {
     const char* name;
     std::function<double(const Round&)> figure;
   } kFigures[] = {
-      {"plain_write_gbps", [](const Round& r) { return r.plain_write.gbps; }},
-      {"plain_read_gbps", [](const Round& r) { return r.plain_read.gbps; }},
-      {"overwrite_gbps", [](const Round& r) { return r.overwrite.gbps; }},
-      {"write_gbps", [](const Round& r) { return r.write.gbps; }},
-      {"read_gbps", [](const Round& r) { return r.read.gbps; }},
-      {"write_ratio", [](const Round& r) { return r.write.gbps / r.plain_write.gbps; }},
-      {"read_ratio", [](const Round& r) { return r.read.gbps / r.plain_read.gbps; }},
-      {"write_amplification", [](const Round& r) { return r.amplification; }},
+      {"plain_write_gbps", [](const Round& r) { return r.plain_write.gbps(); }},
+      {"plain_read_gbps", [](const Round& r) { return r.plain_read.gbps(); }},
+      {"overwrite_gbps", [](const Round& r) { return r.overwrite.gbps(); }},
+      {"write_gbps", [](const Round& r) { return r.write.gbps(); }},
+      {"read_gbps", [](const Round& r) { return r.read.gbps(); }},
+      {"write_ratio", [](const Round& r) { return r.write.gbps() / r.plain_write.gbps(); }},
+      {"read_ratio", [](const Round& r) { return r.read.gbps() / r.plain_read.gbps(); }},
+      {"write_amplification", [](const Round& r) { return r.amplification(); }},
       {"plain_write_cpu_s", [](const Round& r) { return r.plain_write.cpu_s; }},
       {"plain_read_cpu_s", [](const Round& r) { return r.plain_read.cpu_s; }},
       {"write_cpu_s", [](const Round& r) { return r.write.cpu_s; }},
@@ -324,8 +355,8 @@ int Main() {
             "%5ld MiB  write: plain %.2f GB/s, over %.2f, tier %.2f   read: plain %.2f, "
             "tier %.2f   drop: plain %.2f s, tier %.2f   amplification %.4f   cpu of "
             "writes: plain %.2f s, tier %.2f; of reads %.2f, %.2f\n",
-            static_cast<long>(mib), r.plain_write.gbps, r.overwrite.gbps, r.write.gbps,
-            r.plain_read.gbps, r.read.gbps, r.plain_drop_s, r.drop_s, r.amplification,
+            static_cast<long>(mib), r.plain_write.gbps(), r.overwrite.gbps(), r.write.gbps(),
+            r.plain_read.gbps(), r.read.gbps(), r.plain_drop_s, r.drop_s, r.amplification(),
             r.plain_write.cpu_s, r.write.cpu_s, r.plain_read.cpu_s, r.read.cpu_s);
         std::fflush(stdout);
       }

@@ -54,8 +54,9 @@ struct RankTiers {
 
 absl::StatusOr<RankTiers> OpenTiers(const ParityTiers& options, int index) {
   RankTiers tiers;
-  TESSERA_ASSIGN_OR_RETURN(tiers.host, CpuDevice::Create(absl::StrCat("host:", index),
-                                                         options.host_bytes, options.num_threads));
+  TESSERA_ASSIGN_OR_RETURN(tiers.host,
+                           CpuDevice::Create(absl::StrCat("host:", index), options.host_bytes,
+                                             options.num_threads, CpuMemory::kHugePages));
   if (options.nvme_root.empty()) return tiers;
   TierStoreOptions store;
   store.path = absl::StrCat(options.nvme_root, "/", index);

@@ -49,8 +49,9 @@ absl::StatusOr<std::unique_ptr<TierHolder>> TierHolder::Create(const TierHolderO
 
 absl::Status TierHolder::Open(const TierHolderOptions& options) {
   if (options.host_memory_bytes > 0) {
-    auto host = CpuDevice::Create(absl::StrCat(options.worker, " host memory"),
-                                  options.host_memory_bytes, options.num_threads);
+    auto host =
+        CpuDevice::Create(absl::StrCat(options.worker, " host memory"), options.host_memory_bytes,
+                          options.num_threads, CpuMemory::kHugePages);
     if (!host.ok()) return Named(host.status(), "--host-memory");
     host_ = *std::move(host);
     const absl::Status locked = host_->LockPages();
