@@ -29,7 +29,9 @@ std::vector<StateHolder> Controller::HoldersLocked(const JobRecord& record) cons
       holder.busy_with = worker.info.training_job();
     }
     const auto saved = worker.saved.find(record.job.uid());
-    if (saved == worker.saved.end() || saved->second.global_rank() != holder.global_rank) continue;
+    if (saved == worker.saved.end()) continue;
+    holder.damage = saved->second.damage();
+    if (saved->second.global_rank() != holder.global_rank) continue;
     holder.steps.assign(saved->second.steps().begin(), saved->second.steps().end());
   }
   return holders;

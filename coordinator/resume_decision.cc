@@ -28,7 +28,9 @@ bool Holds(const StateHolder& holder, int64_t step) {
 std::string Missing(absl::Span<const StateHolder> holders) {
   std::vector<std::string> without, held;
   for (const StateHolder& holder : holders) {
-    if (holder.steps.empty()) {
+    if (!holder.damage.empty()) {
+      without.push_back(absl::StrCat(NameOf(holder), " holds damaged state: ", holder.damage));
+    } else if (holder.steps.empty()) {
       without.push_back(absl::StrCat(NameOf(holder), " holds no state of it"));
     } else {
       held.push_back(absl::StrCat(NameOf(holder), " holds that after step ",
@@ -56,6 +58,7 @@ ResumeDecision DecideResume(absl::Span<const StateHolder> holders,
   using Kind = ResumeDecision::Kind;
   std::vector<std::string> unknown, busy;
   int64_t newest = 0;
+  bool is_damaged = false;
   for (const StateHolder& holder : holders) {
     if (!holder.unknown.empty()) {
       unknown.push_back(absl::StrCat(NameOf(holder), " ", holder.unknown));
@@ -64,11 +67,12 @@ ResumeDecision DecideResume(absl::Span<const StateHolder> holders,
       busy.push_back(absl::StrCat(NameOf(holder), " runs ", holder.busy_with));
     }
     for (const int64_t step : holder.steps) newest = std::max(newest, step);
+    is_damaged = is_damaged || !holder.damage.empty();
   }
   if (!unknown.empty()) return {Kind::kWaitForState, 0, Joined(unknown)};
   const std::optional<int64_t> common = LargestCommonStep(holders);
   if (!common.has_value()) {
-    if (!saved_step.has_value() && newest <= 1) return {Kind::kStartOver, 0, ""};
+    if (!saved_step.has_value() && newest <= 1 && !is_damaged) return {Kind::kStartOver, 0, ""};
     return {Kind::kWaitForState, 0, Missing(holders)};
   }
   if (!busy.empty()) return {Kind::kWaitForWorkers, *common, Joined(busy)};

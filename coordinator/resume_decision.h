@@ -17,6 +17,7 @@ struct StateHolder {
   int global_rank = 0;
   std::string unknown;         // why what it holds is not known: "is not attached"; empty: it is
   std::string busy_with;       // "trainingJobs/{job}"; empty: it is idle
+  std::string damage;          // of the state that its nvme tier holds; empty: it is whole
   std::vector<int64_t> steps;  // of which its nvme tier holds the rank's state, ascending
 };
 
@@ -37,7 +38,8 @@ std::optional<int64_t> LargestCommonStep(absl::Span<const StateHolder> holders);
 
 // saved_step: after which all ranks are known to have committed; absent: none is known. A rank
 // drops an older step only when all ranks have committed a newer one. So where nobody holds more
-// than the first step, and no step is common, none has been committed.
+// than the first step, and no step is common, none has been committed. Not so where state is
+// damaged: then somebody has to decide.
 ResumeDecision DecideResume(absl::Span<const StateHolder> holders,
                             std::optional<int64_t> saved_step);
 

@@ -15,12 +15,19 @@ StateHolder Holder(int rank, std::vector<int64_t> steps) {
           .global_rank = rank,
           .unknown = "",
           .busy_with = "",
+          .damage = "",
           .steps = std::move(steps)};
 }
 
 StateHolder Absent(int rank, std::vector<int64_t> steps = {}) {
   StateHolder holder = Holder(rank, std::move(steps));
   holder.unknown = "is not attached";
+  return holder;
+}
+
+StateHolder Damaged(int rank) {
+  StateHolder holder = Holder(rank, {});
+  holder.damage = "MANIFEST: bad checksum";
   return holder;
 }
 
@@ -53,6 +60,12 @@ TEST(ResumeDecision, IsTheLargestStepThatAllHold) {
        Kind::kWaitForState,
        0,
        "workers/w1 (global_rank 1) holds no state of it"},
+      {"damaged",
+       {Holder(0, {1}), Damaged(1)},
+       {},
+       Kind::kWaitForState,
+       0,
+       "workers/w1 (global_rank 1) holds damaged state: MANIFEST: bad checksum"},
       {"disk_lost_of_a_saved_job",
        {Holder(0, {1}), Holder(1, {})},
        1,

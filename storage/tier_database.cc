@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "storage/no_log.h"
 
@@ -75,10 +74,9 @@ absl::StatusOr<std::unique_ptr<TierDatabase>> TierDatabase::Open(const std::stri
       DatabaseOptions(env), path,
       {{rocksdb::kDefaultColumnFamilyName, RecordOptions()}, {kValues, TierValueOptions(env)}},
       &families, &db);
-  if (status.IsIOError() && absl::StrContains(status.ToString(), "lock ")) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": another process holds this folder: ", status.ToString()));
-  }
+  // A file is not there that another one names, whose name then is damaged.
+  if (status.IsPathNotFound())
+    return absl::DataLossError(absl::StrCat(path, ": ", status.ToString()));
   if (!status.ok()) return FromRocks(status, path);
   return std::unique_ptr<TierDatabase>(
       new TierDatabase(path, std::unique_ptr<rocksdb::DB>(db), std::move(families)));

@@ -58,6 +58,16 @@ class TableFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
   bool use_direct_io() const override { return false; }
 };
 
+IOStatus DeleteTree(rocksdb::FileSystem& file_system, const std::string& path) {
+  std::vector<std::string> names;
+  IOStatus status = file_system.GetChildren(path, {}, &names, nullptr);
+  for (size_t i = 0; i < names.size() && status.ok(); ++i) {
+    if (names[i] == "." || names[i] == "..") continue;
+    status = file_system.DeleteFile(path + "/" + names[i], {}, nullptr);
+  }
+  return status.ok() ? file_system.DeleteDir(path, {}, nullptr) : status;
+}
+
 }  // namespace
 
 TierFileSystem::TierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
@@ -65,7 +75,7 @@ TierFileSystem::TierFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
     : FileSystemWrapper(base),
       options_(options),
       staging_prefix_(options.staging_path + "/"),
-      database_prefix_(options.database_path + "/"),
+      databases_prefix_(options.databases_path + "/"),
       // Whoever deletes does not wait.
       delete_threads_(1, std::numeric_limits<int>::max()) {}
 
@@ -100,10 +110,12 @@ IOStatus TierFileSystem::NewRandomAccessFile(const std::string& path,
 
 IOStatus TierFileSystem::DeleteFile(const std::string& path, const IOOptions& options,
                                     IODebugContext* debug) {
-  if (!absl::StartsWith(path, database_prefix_)) return target()->DeleteFile(path, options, debug);
+  if (!absl::StartsWith(path, databases_prefix_)) {
+    return target()->DeleteFile(path, options, debug);
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (is_changing_) {
+    if (!changing_prefix_.empty() && absl::StartsWith(path, changing_prefix_)) {
       held_.push_back(path);
       return IOStatus::OK();
     }
@@ -116,16 +128,24 @@ IOStatus TierFileSystem::DeleteFile(const std::string& path, const IOOptions& op
   return IOStatus::OK();
 }
 
-void TierFileSystem::BeginChange() {
+void TierFileSystem::DeleteFolder(const std::string& path) {
+  deletes_.Add();
+  delete_threads_.Run([this, path] {
+    DeleteTree(*target(), path).PermitUncheckedError();
+    deletes_.Done();
+  });
+}
+
+void TierFileSystem::BeginChange(const std::string& database_path) {
   std::lock_guard<std::mutex> lock(mutex_);
-  is_changing_ = true;
+  changing_prefix_ = database_path + "/";
 }
 
 void TierFileSystem::EndChange(bool is_done) {
   std::vector<std::string> paths;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    is_changing_ = false;
+    changing_prefix_.clear();
     paths = std::exchange(held_, {});
   }
   if (!is_done) return;

@@ -18,8 +18,8 @@ struct TierFileOptions {
   // Files that are made in this folder are StagedFiles; all others are as `base` makes them.
   std::string staging_path;
   StagedFile::Options staged;
-  // Of the database.
-  std::string database_path;
+  // Databases lie in folders of it.
+  std::string databases_path;
 };
 
 // Forwards to base. Where direct_io is on, every table file (*.sst) is read directly; reads into
@@ -37,27 +37,30 @@ class TierFileSystem : public rocksdb::FileSystemWrapper {
                                         const rocksdb::FileOptions& file_options,
                                         std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
                                         rocksdb::IODebugContext* debug) override;
-  // Of files of the database: when EndChange says, on a thread, since a disk may take long to free
+  // Of files of a database: when EndChange says, on a thread, since a disk may take long to free
   // space. What an error keeps, the database deletes when it is next opened.
   rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions& options,
                                rocksdb::IODebugContext* debug) override;
 
-  // Between the two the database deletes no file. When the write of a manifest fails, RocksDB
-  // deletes the new files, though the manifest may have come to name them all the same; that
-  // database could not be opened again. REQUIRES: calls alternate.
-  void BeginChange();
+  // Between the two the database in this folder deletes no file. When the write of a manifest
+  // fails, RocksDB deletes the new files, though the manifest may have come to name them all the
+  // same; that database could not be opened again. REQUIRES: calls alternate.
+  void BeginChange(const std::string& database_path);
   // is_done: what was to be deleted is. Else it stays, for the database that is opened next to
   // keep or delete.
   void EndChange(bool is_done);
+
+  // Deletes a folder, and what lies in it, soon.
+  void DeleteFolder(const std::string& path);
 
   // Until what was to be deleted is, and its space free.
   void WaitForDeletes() const { deletes_.Wait(); }
 
  private:
   const TierFileOptions options_;
-  const std::string staging_prefix_, database_prefix_;
+  const std::string staging_prefix_, databases_prefix_;
   std::mutex mutex_;
-  bool is_changing_ = false;       // guarded by mutex_
+  std::string changing_prefix_;    // empty: none; guarded by mutex_
   std::vector<std::string> held_;  // to be deleted; guarded by mutex_
   mutable PendingCount deletes_;
   IoThreads delete_threads_;

@@ -50,10 +50,20 @@ absl::StatusOr<std::vector<TierValueHeader>> TierStoreImpl::Values(absl::string_
                                                                    int64_t step) const {
   const TierStepName name{std::string(job), step};
   const std::shared_ptr<const Step> found = FindStep(name);
-  if (found == nullptr) return absl::NotFoundError(absl::StrCat(Describe(name), ": not committed"));
+  if (found == nullptr) {
+    const absl::Status status = WhyNoStep(name.job);
+    return absl::Status(status.code(), absl::StrCat(Describe(name), ": ", status.message()));
+  }
   std::vector<TierValueHeader> headers;
   for (const TierStepRecord::Value& value : found->record.values) headers.push_back(value.header);
   return headers;
+}
+
+std::vector<TierBrokenJob> TierStoreImpl::broken() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<TierBrokenJob> broken;
+  for (const auto& [job, status] : broken_) broken.push_back({job, status});
+  return broken;
 }
 
 TierStats TierStoreImpl::stats() const {
@@ -98,14 +108,18 @@ absl::StatusOr<std::unique_ptr<TierStepWriter>> TierStoreImpl::BeginStep(absl::s
   TierStaging staging;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto broken = broken_.find(name.job); broken != broken_.end()) {
+      return absl::Status(broken->second.code(),
+                          absl::StrCat(description, ": ", broken->second.message()));
+    }
     if (steps_.contains(name)) {
       return absl::AlreadyExistsError(absl::StrCat(description, ": committed already"));
     }
     if (!expected_.emplace(name, expected_bytes).second) {
       return absl::AlreadyExistsError(absl::StrCat(description, ": being written already"));
     }
-    staging.path_prefix = absl::StrCat(staging_path_, "/", next_writer_++, "-");
   }
+  staging.path_prefix = absl::StrCat(NewStagingPath(), "-");
   staging.error_prefix = description;
   staging.step_prefix = TierStepPrefix(job, step);
   staging.env = env_.get();
@@ -134,18 +148,10 @@ absl::Status TierStoreImpl::DropStep(absl::string_view job, int64_t step) {
   TESSERA_RETURN_IF_ERROR(CheckTierStep(job, step));
   const TierStepName name{std::string(job), step};
   std::lock_guard<std::mutex> change(change_mutex_);
-  TESSERA_RETURN_IF_ERROR(EnsureDatabase());
   if (FindStep(name) == nullptr) return absl::OkStatus();
-  absl::Status status = Change([&]() -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(database_->DeleteRecord(TierStepPrefix(job, step)));
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      steps_.erase(name);
-    }
-    return database_->DropFiles(TierStepPrefix(job, step), TierStepEnd(job, step));
-  });
+  absl::Status status = DropStepOf(name);
   // Once it has been opened again without this step, nothing of it is left.
-  if (!status.ok() && (!Repair().ok() || FindStep(name) != nullptr)) {
+  if (!status.ok() && (!Repair(name.job).ok() || FindStep(name) != nullptr)) {
     return absl::Status(status.code(), absl::StrCat(Describe(name), ": ", status.message()));
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -153,10 +159,32 @@ absl::Status TierStoreImpl::DropStep(absl::string_view job, int64_t step) {
   return absl::OkStatus();
 }
 
+absl::Status TierStoreImpl::DropStepOf(const TierStepName& name) {
+  if (NumSteps(name.job) == 1) return RemoveJob(name.job);
+  TESSERA_RETURN_IF_ERROR(EnsureDatabase(name.job));
+  const std::string begin = TierStepPrefix(name.job, name.step);
+  return Change(name.job, [&](TierDatabase& database) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(database.DeleteRecord(begin));
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      steps_.erase(name);
+    }
+    return database.DropFiles(begin, TierStepEnd(name.job, name.step));
+  });
+}
+
 absl::Status TierStoreImpl::DropJob(absl::string_view job) {
-  for (const TierStep& step : steps()) {
-    if (step.job == job) TESSERA_RETURN_IF_ERROR(DropStep(job, step.step));
+  TESSERA_RETURN_IF_ERROR(CheckTierStep(job, 0));
+  std::lock_guard<std::mutex> change(change_mutex_);
+  const std::string name(job);
+  const int64_t steps = NumSteps(name);
+  absl::Status status = RemoveJob(name);
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(options_.path, ": job ", job, ": ", status.message()));
   }
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_.dropped_steps += steps;
   return absl::OkStatus();
 }
 

@@ -50,6 +50,12 @@ struct TierStep {
   std::string metadata;
 };
 
+// A job whose state is there, but damaged: an index, not a value.
+struct TierBrokenJob {
+  std::string job;
+  absl::Status status;  // DATA_LOSS
+};
+
 // Since Open, but for resident_bytes.
 struct TierStats {
   int64_t written_bytes = 0, read_bytes = 0;  // of values
@@ -83,7 +89,8 @@ class TierStepWriter {
 };
 
 // Thread-safe. A step is there whole, from its Commit until DropStep, whatever dies in between;
-// nothing else stays in the folder.
+// nothing else stays in the folder. Each job has a database of its own, so that no damage to the
+// state of one job reaches another.
 //
 // Errors name the folder, job, step and unit. RESOURCE_EXHAUSTED: the disk is full. UNAVAILABLE:
 // another error of the system. DATA_LOSS: a value, or the store, is not what was written.
@@ -93,14 +100,16 @@ class TierStore {
  public:
   virtual ~TierStore() = default;
 
-  // Removes what uncommitted steps have left. FAILED_PRECONDITION: another process holds the
-  // folder, or its file system does no direct IO.
+  // Removes what uncommitted steps have left. A job that is damaged is no error.
+  // FAILED_PRECONDITION: another process holds the folder, or its file system does no direct IO.
   static absl::StatusOr<std::unique_ptr<TierStore>> Open(const TierStoreOptions& options);
 
   // Committed, sorted by job and step.
   virtual std::vector<TierStep> steps() const = 0;
   // That have a committed step, sorted.
   virtual std::vector<std::string> jobs() const = 0;
+  // Found at Open: they can only be dropped. All else that is asked of them gives their status.
+  virtual std::vector<TierBrokenJob> broken() const = 0;
   // What a committed step holds, in no particular order. NOT_FOUND.
   virtual absl::StatusOr<std::vector<TierValueHeader>> Values(absl::string_view job,
                                                               int64_t step) const = 0;
@@ -128,7 +137,7 @@ class TierStore {
   // The step is gone when it returns, also for a process that is started later. OK if there is
   // none. Its space becomes free in the background; CheckSpace waits for it where it is needed.
   virtual absl::Status DropStep(absl::string_view job, int64_t step) = 0;
-  // All steps of a job.
+  // All steps of a job, at once, broken or not.
   virtual absl::Status DropJob(absl::string_view job) = 0;
 
   virtual TierStats stats() const = 0;

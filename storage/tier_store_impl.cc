@@ -16,16 +16,50 @@
 namespace tessera {
 namespace {
 
-// Removes what lies in the folder.
-absl::Status Empty(rocksdb::Env& env, const std::string& path) {
+absl::StatusOr<std::vector<std::string>> Children(rocksdb::Env& env, const std::string& path) {
   std::vector<std::string> names;
   TESSERA_RETURN_IF_ERROR(FromRocks(env.GetChildren(path, &names), path));
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [](const std::string& name) { return name == "." || name == ".."; }),
+              names.end());
+  return names;
+}
+
+// Removes what lies in the folder.
+absl::Status Empty(rocksdb::Env& env, const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, Children(env, path));
   for (const std::string& name : names) {
-    if (name == "." || name == "..") continue;
     const std::string file = absl::StrCat(path, "/", name);
-    TESSERA_RETURN_IF_ERROR(FromRocks(env.DeleteFile(file), file));
+    bool is_folder = false;
+    TESSERA_RETURN_IF_ERROR(FromRocks(env.IsDirectory(file, &is_folder), file));
+    if (is_folder) {
+      TESSERA_RETURN_IF_ERROR(Empty(env, file));
+      TESSERA_RETURN_IF_ERROR(FromRocks(env.DeleteDir(file), file));
+    } else {
+      TESSERA_RETURN_IF_ERROR(FromRocks(env.DeleteFile(file), file));
+    }
   }
   return absl::OkStatus();
+}
+
+// What has been made, renamed or removed in the folder is so on the disk.
+absl::Status SyncFolder(rocksdb::Env& env, const std::string& path) {
+  std::unique_ptr<rocksdb::Directory> folder;
+  rocksdb::Status status = env.NewDirectory(path, &folder);
+  if (status.ok()) status = folder->Fsync();
+  return FromRocks(status, path);
+}
+
+// The database has files of values, but none that says which.
+absl::Status CheckCurrent(rocksdb::Env& env, const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, Children(env, path));
+  const bool has_values = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return absl::EndsWith(name, ".sst");
+  });
+  if (!has_values || std::find(names.begin(), names.end(), "CURRENT") != names.end()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(path, "/CURRENT: is missing"));
 }
 
 // Writes as files of values are written.
@@ -46,37 +80,86 @@ absl::Status TryWriting(rocksdb::Env& env, const std::string& path) {
 
 TierStoreImpl::TierStoreImpl(const TierStoreOptions& options)
     : options_(options),
-      database_path_(absl::StrCat(options.path, "/db")),
+      jobs_path_(absl::StrCat(options.path, "/jobs")),
       staging_path_(absl::StrCat(options.path, "/staging")),
       write_threads_(options.write_depth),
       file_system_(std::make_shared<TierFileSystem>(
           options.file_system != nullptr ? options.file_system : rocksdb::FileSystem::Default(),
           TierFileOptions{staging_path_,
                           {options.direct_io, options.write_buffer_bytes, &write_threads_},
-                          database_path_})),
+                          jobs_path_})),
       env_(rocksdb::NewCompositeEnv(file_system_)),
       reads_(2 * options.read_depth),
       build_threads_(std::min(options.build_threads, options.write_depth)),
       verify_threads_(std::min(options.build_threads, options.read_depth), 2 * options.read_depth),
       read_threads_(options.read_depth) {}
 
-TierStoreImpl::~TierStoreImpl() = default;
+TierStoreImpl::~TierStoreImpl() {
+  read_threads_.Join();
+  verify_threads_.Join();
+  databases_.clear();
+  file_system_->WaitForDeletes();
+  if (lock_ != nullptr) env_->UnlockFile(lock_).PermitUncheckedError();
+}
 
 absl::Status TierStoreImpl::Init() {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(options_.path).parent_path(), error);
   if (error) return absl::UnavailableError(absl::StrCat(options_.path, ": ", error.message()));
-  for (const std::string& path : {options_.path, staging_path_}) {
+  for (const std::string& path : {options_.path, jobs_path_, staging_path_}) {
     TESSERA_RETURN_IF_ERROR(FromRocks(env_->CreateDirIfMissing(path), path));
   }
-  std::lock_guard<std::mutex> change(change_mutex_);
-  // First, since the database tells whether another process holds the folder.
-  TESSERA_RETURN_IF_ERROR(Repair());
+  const rocksdb::Status locked = env_->LockFile(absl::StrCat(options_.path, "/LOCK"), &lock_);
+  if (!locked.ok()) {
+    lock_ = nullptr;
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.path, ": another process holds this folder: ", locked.ToString()));
+  }
   TESSERA_RETURN_IF_ERROR(Empty(*env_, staging_path_));
   TESSERA_RETURN_IF_ERROR(TryWriting(*env_, absl::StrCat(staging_path_, "/probe")));
+  std::lock_guard<std::mutex> change(change_mutex_);
+  TESSERA_RETURN_IF_ERROR(OpenJobs());
   std::lock_guard<std::mutex> lock(mutex_);
   stats_ = {};
   return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::OpenJobs() {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, Children(*env_, jobs_path_));
+  for (const std::string& job : jobs) {
+    absl::Status status = CheckCurrent(*env_, PathOf(job));
+    if (status.ok()) status = Repair(job);
+    if (absl::IsDataLoss(status)) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      broken_.emplace(job, status);
+      continue;
+    }
+    TESSERA_RETURN_IF_ERROR(status);
+    if (NumSteps(job) == 0) TESSERA_RETURN_IF_ERROR(RemoveJob(job));
+  }
+  return absl::OkStatus();
+}
+
+std::string TierStoreImpl::PathOf(const std::string& job) const {
+  return absl::StrCat(jobs_path_, "/", job);
+}
+
+std::string TierStoreImpl::NewStagingPath() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return absl::StrCat(staging_path_, "/", next_staging_++);
+}
+
+int64_t TierStoreImpl::NumSteps(const std::string& job) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::count_if(steps_.begin(), steps_.end(),
+                       [&](const auto& step) { return step.first.job == job; });
+}
+
+absl::Status TierStoreImpl::WhyNoStep(const std::string& job) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto broken = broken_.find(job);
+  return broken != broken_.end() ? broken->second
+                                 : absl::NotFoundError("the step is not committed");
 }
 
 absl::StatusOr<TierStoreImpl::Paths> TierStoreImpl::PathsOf(const TierDatabase& database) {
@@ -112,42 +195,57 @@ std::string TierStoreImpl::Describe(const TierStepName& name) const {
   return absl::StrCat(options_.path, ": job ", name.job, " step ", name.step);
 }
 
-absl::Status TierStoreImpl::EnsureDatabase() {
-  if (database_ != nullptr && !database_->has_background_error()) return absl::OkStatus();
-  return Repair();
+absl::Status TierStoreImpl::EnsureFolder(const std::string& job) {
+  const std::string path = PathOf(job);
+  if (env_->FileExists(path).ok()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(FromRocks(env_->CreateDirIfMissing(path), path));
+  return SyncFolder(*env_, jobs_path_);
 }
 
-absl::Status TierStoreImpl::Change(const std::function<absl::Status()>& change) {
-  file_system_->BeginChange();
-  absl::Status status = change();
+absl::Status TierStoreImpl::EnsureDatabase(const std::string& job) {
+  const auto found = databases_.find(job);
+  if (found != databases_.end() && !found->second->has_background_error()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(EnsureFolder(job));
+  return Repair(job);
+}
+
+absl::Status TierStoreImpl::Change(const std::string& job,
+                                   absl::FunctionRef<absl::Status(TierDatabase& database)> change) {
+  file_system_->BeginChange(PathOf(job));
+  absl::Status status = change(*databases_.at(job));
   // Closed before anything may be deleted that it thinks it does not need.
-  if (!status.ok()) database_ = nullptr;
+  if (!status.ok()) databases_.erase(job);
   file_system_->EndChange(/*is_done=*/status.ok());
   return status;
 }
 
-absl::Status TierStoreImpl::Repair() {
-  file_system_->BeginChange();
-  database_ = nullptr;
+absl::Status TierStoreImpl::Repair(const std::string& job) {
+  const std::string path = PathOf(job);
+  // What the old one would delete may be what the new one finds to be its own.
+  file_system_->BeginChange(path);
+  databases_.erase(job);
   file_system_->EndChange(/*is_done=*/false);
-  TESSERA_RETURN_IF_ERROR(Change([this]() -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(database_, TierDatabase::Open(database_path_, env_.get()));
-    return Load(*database_);
-  }));
+  file_system_->BeginChange(path);
+  absl::StatusOr<std::unique_ptr<TierDatabase>> opened = TierDatabase::Open(path, env_.get());
+  file_system_->EndChange(/*is_done=*/opened.ok());
+  TESSERA_RETURN_IF_ERROR(opened.status());
+  databases_[job] = *std::move(opened);
+  TESSERA_RETURN_IF_ERROR(Change(job, [&](TierDatabase& database) { return Load(job, database); }));
   std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.repairs;
   return absl::OkStatus();
 }
 
-absl::Status TierStoreImpl::Load(TierDatabase& database) {
+absl::Status TierStoreImpl::Load(const std::string& job, TierDatabase& database) {
   std::map<TierStepName, std::shared_ptr<const Step>> steps;
   TESSERA_ASSIGN_OR_RETURN(const auto records, database.Records());
   TESSERA_ASSIGN_OR_RETURN(Paths paths, PathsOf(database));
   for (const auto& [key, bytes] : records) {
     TESSERA_ASSIGN_OR_RETURN(const TierStepName name, ParseTierStepPrefix(key));
     auto record = DecodeTierStepRecord(bytes);
-    if (!record.ok()) {
-      return absl::DataLossError(absl::StrCat(Describe(name), ": ", record.status().message()));
+    if (!record.ok() || name.job != job) {
+      return absl::DataLossError(absl::StrCat(
+          Describe(name), ": ", record.ok() ? "is of another job" : record.status().message()));
     }
     if (doomed_.contains(name)) {
       TESSERA_RETURN_IF_ERROR(database.DeleteRecord(key));
@@ -160,9 +258,10 @@ absl::Status TierStoreImpl::Load(TierDatabase& database) {
     TESSERA_RETURN_IF_ERROR(
         database.DropFiles(TierStepPrefix(name.job, name.step), TierStepEnd(name.job, name.step)));
   }
-  doomed_.clear();
+  std::erase_if(doomed_, [&](const TierStepName& name) { return name.job == job; });
   std::lock_guard<std::mutex> lock(mutex_);
-  steps_ = std::move(steps);
+  std::erase_if(steps_, [&](const auto& step) { return step.first.job == job; });
+  steps_.merge(steps);
   return absl::OkStatus();
 }
 
@@ -171,26 +270,51 @@ absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<s
   const std::string key = TierStepPrefix(name.job, name.step);
   const std::string bytes = EncodeTierStepRecord(record);
   std::lock_guard<std::mutex> change(change_mutex_);
-  TESSERA_RETURN_IF_ERROR(EnsureDatabase());
-  absl::Status status = Change([&]() -> absl::Status {
-    if (!paths.empty()) TESSERA_RETURN_IF_ERROR(database_->Ingest(paths));
-    TESSERA_RETURN_IF_ERROR(database_->PutRecord(key, bytes));
-    TESSERA_ASSIGN_OR_RETURN(Paths ingested, PathsOf(*database_));
-    std::lock_guard<std::mutex> lock(mutex_);
-    steps_.insert_or_assign(name, MakeStep(std::move(record), ingested[name]));
-    return absl::OkStatus();
-  });
-  if (!status.ok()) {
-    if (!Repair().ok()) {
-      doomed_.insert(name);
-      return status;
+  absl::Status status = EnsureDatabase(name.job);
+  if (status.ok()) {
+    status = Change(name.job, [&](TierDatabase& database) -> absl::Status {
+      if (!paths.empty()) TESSERA_RETURN_IF_ERROR(database.Ingest(paths));
+      TESSERA_RETURN_IF_ERROR(database.PutRecord(key, bytes));
+      TESSERA_ASSIGN_OR_RETURN(Paths ingested, PathsOf(database));
+      std::lock_guard<std::mutex> lock(mutex_);
+      steps_.insert_or_assign(name, MakeStep(std::move(record), ingested[name]));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) {
+      if (!Repair(name.job).ok()) {
+        doomed_.insert(name);
+      } else if (FindStep(name) != nullptr) {
+        status =
+            absl::OkStatus();  // after the record had reached the disk: the step is there, whole
+      }
     }
-    // An error after the record had reached the disk: the step is there, whole.
-    if (FindStep(name) == nullptr) return status;
+  }
+  if (!status.ok()) {
+    // Else it goes at the next Open.
+    if (NumSteps(name.job) == 0) RemoveJob(name.job).IgnoreError();
+    return status;
   }
   std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.committed_steps;
   return absl::OkStatus();
+}
+
+absl::Status TierStoreImpl::RemoveJob(const std::string& job) {
+  const std::string path = PathOf(job);
+  if (!env_->FileExists(path).ok()) return absl::OkStatus();
+  databases_.erase(job);
+  // What waits to be deleted would be mistaken for files of a later database of this job.
+  file_system_->WaitForDeletes();
+  const std::string gone = NewStagingPath();
+  TESSERA_RETURN_IF_ERROR(FromRocks(env_->RenameFile(path, gone), path));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(steps_, [&](const auto& step) { return step.first.job == job; });
+    broken_.erase(job);
+  }
+  std::erase_if(doomed_, [&](const TierStepName& name) { return name.job == job; });
+  file_system_->DeleteFolder(gone);
+  return SyncFolder(*env_, jobs_path_);
 }
 
 absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t num_elements,
@@ -205,7 +329,10 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
   }
   const TierStepName name{key.job, key.step};
   const std::shared_ptr<const Step> step = FindStep(name);
-  if (step == nullptr) return absl::NotFoundError(message("the step is not committed"));
+  if (step == nullptr) {
+    const absl::Status status = WhyNoStep(key.job);
+    return absl::Status(status.code(), message(status.message()));
+  }
   const auto found = step->index.find({key.unit, key.kind, key.begin});
   if (found == step->index.end()) return absl::NotFoundError(message("the step has no such value"));
   const TierStepRecord::Value& value = step->record.values[found->second];

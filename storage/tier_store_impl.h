@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "storage/io_threads.h"
 #include "storage/tier_database.h"
 #include "storage/tier_file_system.h"
@@ -21,9 +22,10 @@
 
 namespace tessera {
 
-// FOLDER/db is RocksDB's; FOLDER/staging has the files of steps that are being written.
+// FOLDER/jobs/JOB is RocksDB's, one for each job; FOLDER/staging has the files of steps that are
+// being written, and folders of dropped jobs, and is emptied at Open; FOLDER/LOCK is held.
 //
-// Every change of the database ends in one of two ways: it went well, or the database is opened
+// Every change of a database ends in one of two ways: it went well, or the database is opened
 // anew and what it then holds is the truth (Repair). That is the one way of recovery, from errors
 // as from the death of the process.
 class TierStoreImpl : public TierStore {
@@ -34,6 +36,7 @@ class TierStoreImpl : public TierStore {
 
   std::vector<TierStep> steps() const override;
   std::vector<std::string> jobs() const override;
+  std::vector<TierBrokenJob> broken() const override;
   absl::StatusOr<std::vector<TierValueHeader>> Values(absl::string_view job,
                                                       int64_t step) const override;
   absl::StatusOr<std::unique_ptr<TierStepWriter>> BeginStep(absl::string_view job, int64_t step,
@@ -74,16 +77,29 @@ class TierStoreImpl : public TierStore {
   std::shared_ptr<const Step> FindStep(const TierStepName& name) const;
   std::string Describe(const TierStepName& name) const;
 
+  // That the step is not committed, or how the job is broken.
+  absl::Status WhyNoStep(const std::string& job) const;
+  int64_t NumSteps(const std::string& job) const;
+  std::string PathOf(const std::string& job) const;
+  std::string NewStagingPath();
+
   // --- of changes, with change_mutex_ held
+  absl::Status OpenJobs();
+  // Makes the job's folder where there is none.
+  absl::Status EnsureFolder(const std::string& job);
   // A database without an error, opened anew where there is none.
-  absl::Status EnsureDatabase();
+  absl::Status EnsureDatabase(const std::string& job);
   // Opens the database anew, drops what no record names, and takes its steps over.
-  absl::Status Repair();
-  absl::Status Load(TierDatabase& database);
-  // Runs a change of the database; after an error closes it.
-  absl::Status Change(const std::function<absl::Status()>& change);
+  absl::Status Repair(const std::string& job);
+  absl::Status Load(const std::string& job, TierDatabase& database);
+  // Runs a change of the job's database, which is open; after an error closes it.
+  absl::Status Change(const std::string& job,
+                      absl::FunctionRef<absl::Status(TierDatabase& database)> change);
   absl::Status Commit(const TierStepName& name, const std::vector<std::string>& paths,
                       TierStepRecord record);
+  absl::Status DropStepOf(const TierStepName& name);
+  // Takes the job's folder away, as one change. OK if there is none.
+  absl::Status RemoveJob(const std::string& job);
 
   // On a read thread.
   absl::Status ReadValue(const Step& step, const TierStepRecord::Value& value,
@@ -92,19 +108,22 @@ class TierStoreImpl : public TierStore {
   absl::Status Verify(const TierStepRecord::Value& value, absl::Span<uint8_t> to);
 
   const TierStoreOptions options_;
-  const std::string database_path_, staging_path_;
+  const std::string jobs_path_, staging_path_;
   IoThreads write_threads_;
   const std::shared_ptr<TierFileSystem> file_system_;
   const std::unique_ptr<rocksdb::Env> env_;
+  rocksdb::FileLock* lock_ = nullptr;
 
   // Locks are taken in this order.
   std::mutex change_mutex_;
-  std::unique_ptr<TierDatabase> database_;  // guarded by change_mutex_; null after an error
-  std::set<TierStepName> doomed_;           // guarded by change_mutex_: Commit failed, and Repair
+  // By job; none after an error. Guarded by change_mutex_.
+  std::map<std::string, std::unique_ptr<TierDatabase>> databases_;
+  std::set<TierStepName> doomed_;  // guarded by change_mutex_: Commit failed, and Repair
   mutable std::mutex mutex_;
   std::map<TierStepName, std::shared_ptr<const Step>> steps_;  // guarded by mutex_
+  std::map<std::string, absl::Status> broken_;                 // by job; guarded by mutex_
   std::map<TierStepName, int64_t> expected_;  // bytes still to be written; guarded by mutex_
-  int64_t next_writer_ = 0;                   // guarded by mutex_
+  int64_t next_staging_ = 0;                  // guarded by mutex_
   TierStats stats_;                           // guarded by mutex_
 
   // Last, so that their work is done before anything else goes.

@@ -106,19 +106,21 @@ std::vector<std::string> StepNames(const TierStore& store) {
   return names;
 }
 
-absl::StatusOr<std::vector<std::string>> StrayFiles(const std::string& path) {
+namespace {
+
+absl::Status AddStrayFiles(const std::string& path, std::set<std::string>& stray) {
   std::set<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path + "/db")) {
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
     if (absl::EndsWith(entry.path().string(), ".sst")) files.insert(entry.path().filename());
   }
   // Read-only: opened as a store, the database would put things in order.
   const rocksdb::Options options = TierValueOptions(rocksdb::Env::Default());
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   rocksdb::DB* opened = nullptr;
-  TESSERA_RETURN_IF_ERROR(FromRocks(
-      rocksdb::DB::OpenForReadOnly(options, path + "/db", {{"default", {}}, {"values", options}},
-                                   &families, &opened),
-      path));
+  TESSERA_RETURN_IF_ERROR(
+      FromRocks(rocksdb::DB::OpenForReadOnly(options, path, {{"default", {}}, {"values", options}},
+                                             &families, &opened),
+                path));
   const std::unique_ptr<rocksdb::DB> db(opened);
   std::vector<rocksdb::LiveFileMetaData> live;
   db->GetLiveFilesMetaData(&live);
@@ -126,10 +128,21 @@ absl::StatusOr<std::vector<std::string>> StrayFiles(const std::string& path) {
   for (rocksdb::ColumnFamilyHandle* family : families) {
     db->DestroyColumnFamilyHandle(family).PermitUncheckedError();
   }
-  for (const auto& entry : std::filesystem::directory_iterator(path + "/staging")) {
-    files.insert(entry.path());
+  stray.merge(files);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> StrayFiles(const std::string& path) {
+  std::set<std::string> stray;
+  for (const auto& job : std::filesystem::directory_iterator(path + "/jobs")) {
+    TESSERA_RETURN_IF_ERROR(AddStrayFiles(job.path(), stray));
   }
-  return std::vector<std::string>(files.begin(), files.end());
+  for (const auto& entry : std::filesystem::directory_iterator(path + "/staging")) {
+    stray.insert(entry.path());
+  }
+  return std::vector<std::string>(stray.begin(), stray.end());
 }
 
 std::string NewTestFolder() {

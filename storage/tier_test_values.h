@@ -39,7 +39,7 @@ absl::Status CheckTestStep(TierStore& store, const std::string& job, int64_t ste
 std::vector<std::string> StepNames(const TierStore& store);
 
 // What lies in the folder of a store that is closed but is not part of it: files of values to which
-// the database does not refer, and all that is in the staging folder.
+// their job's database does not refer, and all that is in the staging folder.
 absl::StatusOr<std::vector<std::string>> StrayFiles(const std::string& path);
 
 // A new folder in the test's.

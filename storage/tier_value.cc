@@ -119,9 +119,10 @@ std::string TierKey::ToString() const {
 }
 
 absl::Status CheckTierStep(absl::string_view job, int64_t step) {
-  if (job.empty() || job.size() > kMaxNameBytes || absl::StrContains(job, '/')) {
+  if (job.empty() || job.size() > kMaxNameBytes || job == "." || job == ".." ||
+      absl::StrContains(job, '/') || absl::StrContains(job, '\0')) {
     return absl::InvalidArgumentError(
-        absl::StrCat("job '", job, "': must have 1 to 255 bytes, and no '/'"));
+        absl::StrCat("job '", job, "': must be a file's name of 1 to 255 bytes"));
   }
   if (step < 0) return absl::InvalidArgumentError(absl::StrCat("step ", step, ": must be >= 0"));
   return absl::OkStatus();

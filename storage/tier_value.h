@@ -15,7 +15,7 @@ namespace tessera {
 
 // One value of one step of one job.
 struct TierKey {
-  std::string job;    // uid; neither empty nor with a '/'
+  std::string job;    // uid; a file's name
   int64_t step = 0;   // >= 0
   std::string unit;   // "embedding", "layer.3", "head"
   std::string kind;   // "optimizer", "parameters"

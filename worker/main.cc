@@ -152,7 +152,10 @@ int Main() {
                    &tier_options.nvme_reserve_bytes}}) {
     if (text == "0") continue;
     absl::StatusOr<int64_t> parsed = ParseBytes(text, flag);
-    if (!parsed.ok()) return Fail(kExitUsage, parsed.status());
+    if (!parsed.ok()) {
+      return Fail(kExitUsage, absl::InvalidArgumentError(
+                                  absl::StrCat(parsed.status().message(), ", or 0 for none")));
+    }
     *bytes = *parsed;
   }
 

@@ -83,6 +83,10 @@ absl::Status TierHolder::Open(const TierHolderOptions& options) {
   }
   if (!nvme.ok()) return Named(nvme.status(), "--nvme-dir");
   nvme_ = *std::move(nvme);
+  for (const TierBrokenJob& broken : nvme_->broken()) {
+    log_->Error("state of a job is damaged: the job cannot go on from it",
+                {{"job_uid", broken.job}, {"error", broken.status.message()}});
+  }
   discarder_ = std::thread([this] { DiscardUntilStopped(); });
   return absl::OkStatus();
 }
@@ -97,7 +101,14 @@ TierHolder::~TierHolder() {
 }
 
 std::vector<v1::SavedState> TierHolder::Saved() const {
-  return nvme_ == nullptr ? std::vector<v1::SavedState>() : SavedStates(nvme_->steps());
+  if (nvme_ == nullptr) return {};
+  std::vector<v1::SavedState> saved = SavedStates(nvme_->steps());
+  for (const TierBrokenJob& broken : nvme_->broken()) {
+    v1::SavedState& state = saved.emplace_back();
+    state.set_job_uid(broken.job);
+    state.set_damage(std::string(broken.status.message()));
+  }
+  return saved;
 }
 
 std::optional<v1::SavedState> TierHolder::SavedOf(const std::string& job_uid) const {

@@ -96,7 +96,8 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(
         new MetricsServer(std::move(exposer), std::move(metrics)));
   } catch (const std::exception& error) {  // of the library
     return absl::InvalidArgumentError(
-        absl::StrCat("--metrics-listen=", address, ": ", error.what()));
+        absl::StrCat("--metrics-listen=", address,
+                     ": must be PORT or ADDRESS:PORT of this host, and free: ", error.what()));
   }
 }
 
