@@ -242,13 +242,13 @@ TEST(TierStoreFault, FlippedByteIsNeverReadAsRightAndCostsOneJobAtMost) {
     // The file system's lock is of no content, and nobody reads options back.
     if (size == 0 || name == "LOCK" || absl::StartsWith(name, "OPTIONS")) continue;
     std::set<int64_t> offsets;
-    for (int64_t i = 0; i < size; i += std::max<int64_t>(1, size / (IsLong() ? 200 : 13))) {
+    for (int64_t i = 0; i < size; i += std::max<int64_t>(1, size / (IsLong() ? 60 : 13))) {
       offsets.insert(i);
     }
     // Index, properties and footer are at the end; keys and headers at the begin of blocks.
-    for (int64_t i = std::max<int64_t>(0, size - 1500); i < size; i += IsLong() ? 1 : 97)
+    for (int64_t i = std::max<int64_t>(0, size - 1500); i < size; i += IsLong() ? 13 : 97)
       offsets.insert(i);
-    for (int64_t i = 0; i < std::min<int64_t>(300, size); i += IsLong() ? 1 : 71) offsets.insert(i);
+    for (int64_t i = 0; i < std::min<int64_t>(300, size); i += IsLong() ? 7 : 71) offsets.insert(i);
     for (const int64_t offset : offsets) {
       SCOPED_TRACE(absl::StrCat(name, " byte ", offset, " of ", size));
       std::filesystem::remove_all(current);
