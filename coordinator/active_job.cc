@@ -1,5 +1,6 @@
 #include "coordinator/active_job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -115,6 +116,22 @@ bool ActiveJob::AllFormed() const {
     if (!rank.formed) return false;
   }
   return true;
+}
+
+v1::JobShards ActiveJob::Shards() const {
+  v1::JobShards shards;
+  for (const Rank& rank : ranks_) {
+    shards.add_ranks()->mutable_shards()->Assign(rank.shards.begin(), rank.shards.end());
+  }
+  return shards;
+}
+
+void ActiveJob::RestoreShards(const v1::JobShards& shards) {
+  const size_t known = std::min<size_t>(ranks_.size(), shards.ranks_size());
+  for (size_t rank = 0; rank < known; ++rank) {
+    const auto& of_rank = shards.ranks(static_cast<int>(rank)).shards();
+    ranks_[rank].shards.assign(of_rank.begin(), of_rank.end());
+  }
 }
 
 void ActiveJob::Ended(Rank& rank, absl::Status status, absl::Duration now,

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/tessera/v1/attach.pb.h"
+#include "proto/tessera/v1/journal.pb.h"
 #include "proto/tessera/v1/training_job.pb.h"
 
 namespace tessera {
@@ -67,6 +68,10 @@ class ActiveJob {
   Rank* FindWorker(const std::string& worker);
 
   bool AllFormed() const;
+  // What the ranks have said that they hold.
+  v1::JobShards Shards() const;
+  // As another coordinator heard it: fewer ranks say nothing of the others.
+  void RestoreShards(const v1::JobShards& shards);
   bool is_recoverable() const { return is_recoverable_; }
   void set_is_recoverable(bool is_recoverable) { is_recoverable_ = is_recoverable; }
   // Events; an event about a rank that has ended or is lost changes nothing. suspended_step: as in

@@ -53,13 +53,17 @@ absl::Status Controller::Load(KeyValueStore* store) {
   if (!jobs.ok()) return jobs.status();
   events_ = std::make_unique<EventLog>(kEventLogCapacity, journal_->last_revision());
   for (v1::TrainingJob& job : *jobs) {
+    absl::StatusOr<v1::JobShards> shards = journal_->LoadShards(job);
+    if (!shards.ok()) return shards.status();
     JobRecord& record = AddLocked(std::move(job));
+    record.shards = *std::move(shards);
     const v1::TrainingJobStatus& status = record.job.status();
     record.reserved_until = restart_deadline_;
     if (status.state() == v1::JOB_STATE_RUNNING || status.state() == v1::JOB_STATE_SUSPENDING) {
       record.active = std::make_unique<ActiveJob>(record.job.uid(), status.epoch(),
                                                   status.placement(), /*formed=*/true,
                                                   OffloadOf(record.job.spec()).commits_steps());
+      record.active->RestoreShards(record.shards);
       if (status.cancel_requested()) record.active->Cancel(clock_->Monotonic());
       log_->Info("waiting for the workers of a running job", {{"job", record.job.name()}});
     } else if (status.state() == v1::JOB_STATE_ADMITTED) {
@@ -142,6 +146,12 @@ void Controller::SaveLocked(JobRecord& record, Durability durability) {
   record.progress_dirty = false;
   record.progress_published = clock_->Monotonic();
   events_->Append({*revision, std::make_shared<v1::TrainingJob>(record.job)});
+}
+
+void Controller::SaveShardsLocked(JobRecord& record, v1::JobShards shards) {
+  record.shards = std::move(shards);
+  const absl::Status status = journal_->UpdateShards(record.job, record.shards);
+  if (!status.ok()) options_.on_fatal(status);
 }
 
 void Controller::SendAbortLocked(WorkerEntry& worker, const std::string& uid, int64_t epoch,

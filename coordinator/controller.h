@@ -94,7 +94,8 @@ class Controller {
   struct JobRecord {
     v1::TrainingJob job;
     std::unique_ptr<ActiveJob> active;        // while the job has workers
-    std::vector<ActiveJob::Rank> last_ranks;  // of an ended job: what it held
+    std::vector<ActiveJob::Rank> last_ranks;  // of its last run
+    v1::JobShards shards;                     // as journaled
     std::optional<JobMemory> memory;          // predicted, while it waits for workers
     // What global_rank 0 has found, until the other ranks have ended too.
     std::optional<v1::VerificationReport> verification;
@@ -164,6 +165,8 @@ class Controller {
   void TransitionLocked(JobRecord& record, v1::JobState state, const std::string& reason,
                         const std::string& message);
   void SaveLocked(JobRecord& record, Durability durability);
+  // With the next transition.
+  void SaveShardsLocked(JobRecord& record, v1::JobShards shards);
   Fleet FleetLocked() const;
 
   // Placement.
@@ -200,8 +203,8 @@ class Controller {
   void PrepareToGoOnLocked(JobRecord& record, JobOutcome& outcome);
   void NoteSavedLocked(WorkerEntry& worker, const v1::JobEnded& message);
   void SendDiscardLocked(WorkerEntry& worker, const std::string& uid);
-  // Of a job that has ended, on all workers but those that still run it.
-  void DiscardStateLocked(const JobRecord& record);
+  // Of a job that has ended, on all workers but those that still run it; and what is known of it.
+  void DiscardStateLocked(JobRecord& record);
   // Of all jobs that have ended.
   void DiscardEndedLocked(WorkerEntry& worker);
 

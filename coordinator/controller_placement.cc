@@ -35,8 +35,8 @@ void AddLiveShards(const ActiveJob::Rank& rank, int64_t step, v1::RankDetail& de
 }
 
 // All that is kept of the shards that it held: gradients are of no use after a step.
-void AddSavedShards(const ActiveJob::Rank& rank, int64_t step, v1::RankDetail& detail) {
-  for (const v1::ShardPlacement& shard : rank.shards) {
+void AddSavedShards(const v1::RankShards& rank, int64_t step, v1::RankDetail& detail) {
+  for (const v1::ShardPlacement& shard : rank.shards()) {
     if (shard.kind() == "gradients") continue;
     *detail.add_shards() = shard;
     detail.mutable_shards()->rbegin()->set_tier(plan::TierName(plan::Tier::kNvme));
@@ -73,8 +73,8 @@ absl::StatusOr<v1::Placement> Controller::GetPlacement(const std::string& job) c
     AddGroups(mesh, status, rank, detail);
     if (record.active != nullptr) {
       AddLiveShards(record.active->ranks()[rank], status.progress().step(), detail);
-    } else if (is_saved && rank < static_cast<int>(record.last_ranks.size())) {
-      AddSavedShards(record.last_ranks[rank], status.saved_step(), detail);
+    } else if (is_saved && rank < record.shards.ranks_size()) {
+      AddSavedShards(record.shards.ranks(rank), status.saved_step(), detail);
     }
   }
   return placement;

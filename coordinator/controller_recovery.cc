@@ -52,7 +52,8 @@ void Controller::SendDiscardLocked(WorkerEntry& worker, const std::string& uid) 
   worker.session->Send(message);
 }
 
-void Controller::DiscardStateLocked(const JobRecord& record) {
+void Controller::DiscardStateLocked(JobRecord& record) {
+  SaveShardsLocked(record, {});
   const std::string& uid = record.job.uid();
   const bool commits = OffloadOf(record.job.spec()).commits_steps();
   for (const auto& [name, entry] : registry_.workers()) {

@@ -404,38 +404,6 @@ TEST_F(ControllerSuspensionTest, BeforeTheFirstStepItMayGoAnywhere) {
   EXPECT_FALSE(w3.session->Last(kRun).run().has_resume_step());
 }
 
-TEST_F(ControllerSuspensionTest, PlacementShowsWhereTheStateIs) {
-  std::vector<TestWorker> workers = Running(Request("a", 2));
-  v1::WorkerMessage formed;
-  formed.mutable_groups_formed()->set_job_uid(Job("a").uid());
-  formed.mutable_groups_formed()->set_epoch(1);
-  for (const char* kind : {"parameters", "gradients", "optimizer"}) {
-    v1::ShardPlacement& shard = *formed.mutable_groups_formed()->add_shards();
-    shard.set_kind(kind);
-    shard.set_tier(std::string(kind) == "optimizer" ? "host" : "device");
-  }
-  for (const TestWorker& worker : workers) controller_->HandleWorkerMessage(worker.id, formed);
-  Step(workers[0], 4);
-  v1::RankDetail rank = GetPlacementOf("a").ranks(1);
-  ASSERT_EQ(rank.shards_size(), 3);
-  EXPECT_EQ(rank.shards(0).tier(), "device");
-  EXPECT_EQ(rank.shards(2).tier(), "host");
-  EXPECT_EQ(rank.shards(2).version(), 4);
-  Suspend("a");
-  for (const TestWorker& worker : workers) Suspended(worker, 5);
-  rank = GetPlacementOf("a").ranks(1);
-  ASSERT_EQ(rank.shards_size(), 2);
-  for (const v1::ShardPlacement& shard : rank.shards()) {
-    EXPECT_NE(shard.kind(), "gradients");
-    EXPECT_EQ(shard.tier(), "nvme");
-    EXPECT_EQ(shard.version(), 5);
-  }
-  Resume("a");
-  for (const TestWorker& worker : workers) Ended(worker, absl::InternalError("x"));
-  ASSERT_EQ(State("a"), v1::JOB_STATE_FAILED);
-  EXPECT_TRUE(GetPlacementOf("a").ranks(1).shards().empty());
-}
-
 // `low` is RUNNING on w0 and w1, `high` waits for one of them.
 class ControllerPreemptionTest : public ControllerSuspensionTest {
  protected:

@@ -182,7 +182,9 @@ void Controller::HandleGroupsFormedLocked(WorkerEntry& worker, const v1::GroupsF
   if (rank == nullptr) return;
   rank->formed = true;
   rank->shards.assign(message.shards().begin(), message.shards().end());
-  if (record->job.status().state() == v1::JOB_STATE_ADMITTED && record->active->AllFormed()) {
+  if (!record->active->AllFormed()) return;
+  SaveShardsLocked(*record, record->active->Shards());
+  if (record->job.status().state() == v1::JOB_STATE_ADMITTED) {
     // From now on it goes on from what it commits, if it does.
     record->active->set_is_recoverable(OffloadOf(record->job.spec()).commits_steps());
     record->job.mutable_status()->clear_saved_step();

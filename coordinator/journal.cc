@@ -14,6 +14,10 @@ std::string JobKey(const v1::TrainingJob& job) {
   return absl::StrCat("job/", job.name().substr(JobName("").size()));
 }
 
+std::string ShardsKey(const v1::TrainingJob& job) {
+  return absl::StrCat("shards/", job.name().substr(JobName("").size()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(KeyValueStore* store) {
@@ -75,6 +79,27 @@ absl::Status Journal::Update(const v1::TrainingJob& job, Durability durability) 
   WriteBatch batch;
   batch.Put(JobKey(job), job.SerializeAsString());
   return store_->Write(batch, durability);
+}
+
+absl::StatusOr<v1::JobShards> Journal::LoadShards(const v1::TrainingJob& job) const {
+  absl::StatusOr<std::string> text = store_->Get(ShardsKey(job));
+  v1::JobShards shards;
+  if (absl::IsNotFound(text.status())) return shards;
+  if (!text.ok()) return text.status();
+  if (!shards.ParseFromString(*text)) {
+    return absl::DataLossError(absl::StrCat("journal: ", ShardsKey(job), " is corrupt"));
+  }
+  return shards;
+}
+
+absl::Status Journal::UpdateShards(const v1::TrainingJob& job, const v1::JobShards& shards) {
+  WriteBatch batch;
+  if (shards.ranks().empty()) {
+    batch.Delete(ShardsKey(job));
+  } else {
+    batch.Put(ShardsKey(job), shards.SerializeAsString());
+  }
+  return store_->Write(batch, Durability::kBuffered);
 }
 
 absl::StatusOr<int64_t> Journal::NextRevision() {

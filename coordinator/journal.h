@@ -1,7 +1,7 @@
 // The coordinator's memory: jobs, request ids and the revision counter, in a key-value store.
 //
-// Keys: "header" (JournalHeader), "job/{job}" (TrainingJob), "request/{request_id}"
-// (RequestRecord).
+// Keys: "header" (JournalHeader), "job/{job}" (TrainingJob), "shards/{job}" (JobShards),
+// "request/{request_id}" (RequestRecord).
 #ifndef TESSERA_COORDINATOR_JOURNAL_H_
 #define TESSERA_COORDINATOR_JOURNAL_H_
 
@@ -34,6 +34,11 @@ class Journal {
                       const v1::RequestRecord& record);
   // A transition: synced before it is acted on. Progress: buffered.
   absl::Status Update(const v1::TrainingJob& job, Durability durability);
+
+  // An empty one where none is known.
+  absl::StatusOr<v1::JobShards> LoadShards(const v1::TrainingJob& job) const;
+  // Buffered: as durable as the transition that follows. An empty one is removed.
+  absl::Status UpdateShards(const v1::TrainingJob& job, const v1::JobShards& shards);
 
   // Grows by one each call, and never falls, also over restarts.
   absl::StatusOr<int64_t> NextRevision();

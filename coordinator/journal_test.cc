@@ -25,6 +25,22 @@ TEST(Journal, JobsAndRequestsComeBack) {
   EXPECT_EQ(journal->FindRequest("request-2").status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST(Journal, ShardsComeBackUntilTheyAreEmpty) {
+  auto store = NewMemoryKeyValueStore();
+  v1::TrainingJob job;
+  job.set_name("trainingJobs/a");
+  v1::JobShards shards;
+  shards.add_ranks()->add_shards()->set_size_bytes(7);
+  auto journal = *Journal::Open(store.get());
+  EXPECT_TRUE(journal->LoadShards(job)->ranks().empty());
+  ASSERT_TRUE(journal->UpdateShards(job, shards).ok());
+  journal = *Journal::Open(store.get());
+  EXPECT_EQ(journal->LoadShards(job)->ranks(0).shards(0).size_bytes(), 7);
+  EXPECT_TRUE(journal->LoadJobs()->empty());
+  ASSERT_TRUE(journal->UpdateShards(job, {}).ok());
+  EXPECT_TRUE(journal->LoadShards(job)->ranks().empty());
+}
+
 TEST(Journal, RevisionsGrowOverRestarts) {
   auto store = NewMemoryKeyValueStore();
   int64_t last = 0;
@@ -47,6 +63,12 @@ TEST(Journal, CorruptRecordsAndOtherFormatsAreNamed) {
   const absl::Status status = (*Journal::Open(store.get()))->LoadJobs().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("job/x"), absl::string_view::npos);
+  batch.Put("shards/x", "\xff\xff\xff");
+  ASSERT_TRUE(store->Write(batch, Durability::kSynced).ok());
+  v1::TrainingJob job;
+  job.set_name("trainingJobs/x");
+  EXPECT_EQ((*Journal::Open(store.get()))->LoadShards(job).status().message(),
+            "journal: shards/x is corrupt");
 
   v1::JournalHeader header;
   header.set_format_version(2);
