@@ -50,6 +50,7 @@ class ActiveJob {
     // With an OK end: it has not finished, but has been suspended after so many steps.
     std::optional<int64_t> suspended_step;
     bool lost = false;
+    bool was_asked_to_stop = false;  // its worker, which then was lost on purpose
     std::string lost_message;
     std::optional<v1::PendingCollective> pending;  // at its end, or last heard of
     std::vector<v1::ShardPlacement> shards;

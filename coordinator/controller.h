@@ -105,6 +105,8 @@ class Controller {
     std::optional<std::pair<int64_t, absl::Duration>> speed_origin;
     // Workers that hold its state are kept for it until then while others are not back yet.
     absl::Duration reserved_until;
+    // Of the last loss by which this coordinator made it RECOVERING.
+    std::optional<absl::Duration> lost_at;
   };
   struct DataCheck {
     std::string worker;
@@ -199,6 +201,10 @@ class Controller {
 
   // State that outlives its workers' processes.
   std::vector<StateHolder> HoldersLocked(const JobRecord& record) const;
+  // Whether the job, which could go on after this step (or from the beginning), does not now: it
+  // pauses before another recovery, or has had too many in vain and is suspended. Its state says
+  // so.
+  bool HoldBackLocked(JobRecord& record, std::optional<int64_t> step);
   // What the job becomes that can go on, and what its status says of it.
   void PrepareToGoOnLocked(JobRecord& record, JobOutcome& outcome);
   void NoteSavedLocked(WorkerEntry& worker, const v1::JobEnded& message);

@@ -147,6 +147,7 @@ void Controller::ScheduleLocked() {
 }
 
 void Controller::ScheduleAnywhereLocked(JobRecord& record, Schedule& schedule) {
+  if (HoldBackLocked(record, std::nullopt)) return;
   if (schedule.is_blocked) return;
   const plan::MeshSize mesh = MeshOf(record.job.spec().mesh());
   schedule.is_blocked = static_cast<int>(schedule.fleet.workers.size()) < mesh.world_size();
@@ -188,6 +189,11 @@ void Controller::ScheduleWithStateLocked(JobRecord& record, Schedule& schedule) 
     case Kind::kResume:
       break;
   }
+  if (HoldBackLocked(record, decision.step)) {
+    // While it pauses.
+    if (status.state() == v1::JOB_STATE_RECOVERING) TakeAway(workers, schedule.idle);
+    return;
+  }
   PredictLocked(record, schedule.fleet);
   if (TellShortfallLocked(record)) return;
   const bool are_taken =
@@ -217,7 +223,11 @@ void Controller::AssignLocked(JobRecord& record, const std::vector<std::string>&
   status.clear_placement();
   status.clear_memory();
   status.clear_saved_step();
-  if (resume_step.has_value()) status.set_saved_step(*resume_step);
+  status.clear_resume_step();
+  if (resume_step.has_value()) {
+    status.set_saved_step(*resume_step);
+    status.set_resume_step(*resume_step);
+  }
   RewindProgress(resume_step.value_or(0), *status.mutable_progress());
   record.speed_origin.reset();
   for (size_t rank = 0; rank < workers.size(); ++rank) {

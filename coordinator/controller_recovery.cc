@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/controller.h"
 #include "coordinator/job_state.h"
+#include "coordinator/recovery_limit.h"
 #include "coordinator/spec_layout.h"
 #include "proto/rpc/status.h"
 
@@ -35,6 +37,26 @@ std::vector<StateHolder> Controller::HoldersLocked(const JobRecord& record) cons
     holder.steps.assign(saved->second.steps().begin(), saved->second.steps().end());
   }
   return holders;
+}
+
+bool Controller::HoldBackLocked(JobRecord& record, std::optional<int64_t> step) {
+  v1::TrainingJobStatus& status = *record.job.mutable_status();
+  const int recoveries = RecoveriesInARow(status, step.value_or(0));
+  status.set_recoveries_in_a_row(recoveries);
+  if (status.state() != v1::JOB_STATE_RECOVERING) return false;
+  if (recoveries > kMaxRecoveriesInARow) {
+    if (step.has_value()) status.set_saved_step(*step);
+    TransitionLocked(record, v1::JOB_STATE_SUSPENDED, kRecoveriesExhausted,
+                     RecoveriesExhaustedText(status, step));
+    return true;
+  }
+  const absl::Duration pause = RecoveryPause(recoveries);
+  if (!record.lost_at.has_value() || clock_->Monotonic() >= *record.lost_at + pause) return false;
+  TellWaitingLocked(record, kWaitingToRecover,
+                    absl::StrCat("the recovery before committed no step; number ", recoveries,
+                                 " of at most ", kMaxRecoveriesInARow, " in a row begins ",
+                                 absl::FormatDuration(pause), " after the loss"));
+  return true;
 }
 
 void Controller::NoteSavedLocked(WorkerEntry& worker, const v1::JobEnded& message) {

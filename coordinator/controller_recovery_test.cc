@@ -150,6 +150,7 @@ TEST_F(ControllerRecoveryTest, KilledBeforeTheFirstCommitItStartsFromTheBeginnin
   Lose(w1_);
   Ended(w0_, absl::AbortedError("aborted"));
   w1_ = AttachAgain("w1", {Saved(uid_, 1, {1})});
+  Advance(absl::Seconds(1));  // the second time in a row
   EXPECT_EQ(State("a"), v1::JOB_STATE_ADMITTED);
   EXPECT_FALSE(w1_.session->Last(kRun).run().has_resume_step());
 }
@@ -328,8 +329,8 @@ TEST_F(ControllerRecoveryTest, ManyRecoveriesKeepTheFirstAndTheLastConditions) {
   Run();
   for (int i = 0; i < 100; ++i) {
     Lose(w1_);
-    Ended(w0_, absl::AbortedError("aborted"), {5});
-    w1_ = AttachAgain("w1", {Saved(uid_, 1, {5})});
+    Ended(w0_, absl::AbortedError("aborted"), {5 + i});
+    w1_ = AttachAgain("w1", {Saved(uid_, 1, {5 + i})});
     Formed(w0_);
     Formed(w1_);
     ASSERT_EQ(State("a"), v1::JOB_STATE_RUNNING) << i;

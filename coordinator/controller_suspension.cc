@@ -1,4 +1,5 @@
 // Controller: jobs that are asked to make room, and to go on.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +85,7 @@ absl::StatusOr<v1::TrainingJob> Controller::ResumeJob(const std::string& name) {
   const bool was_requested = status.suspend_requested();
   status.set_suspend_requested(false);
   if (status.state() == v1::JOB_STATE_SUSPENDED) {
+    status.set_recoveries_in_a_row(0);
     TransitionLocked(record, v1::JOB_STATE_PENDING, "RESUMED", GoesOnText(status));
     const v1::TrainingJob answer = record.job;
     ScheduleLocked();
@@ -137,6 +139,12 @@ void Controller::PrepareToGoOnLocked(JobRecord& record, JobOutcome& outcome) {
       status.clear_memory();
     }
     record.reserved_until = clock_->Monotonic() + options_.restart_grace;
+    record.lost_at = clock_->Monotonic();
+    const auto& ranks = record.active->ranks();
+    const bool is_on_purpose =
+        std::any_of(ranks.begin(), ranks.end(),
+                    [](const ActiveJob::Rank& rank) { return rank.was_asked_to_stop; });
+    if (!is_on_purpose) status.set_recoveries_in_a_row(status.recoveries_in_a_row() + 1);
     if (status.suspend_requested()) outcome.state = v1::JOB_STATE_SUSPENDED;
     return;
   }

@@ -275,6 +275,7 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
   const bool is_stopping_worker = worker.info.state() == v1::WORKER_STATE_STOPPING;
   if (!status.ok() && !was_stopping && is_stopping_worker && active->is_recoverable()) {
     // It will be back; that it had the time to say so makes no difference.
+    rank->was_asked_to_stop = true;
     active->Lost(*rank, std::string(status.message()), clock_->Monotonic());
   } else {
     active->Ended(*rank, status, clock_->Monotonic(), suspended_step);
