@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "proto/rpc/field_error.h"
 
 namespace tessera {
@@ -39,6 +40,16 @@ TEST(JobFile, ErrorsNameFileLineFieldValueAndRule) {
   EXPECT_EQ(FieldOf(status), "spec.model.layers");
   EXPECT_EQ(status.message(),
             "spec.model.layers: \"two\": must be a 32-bit integer (jobs/a.yaml:2:11)");
+}
+
+TEST(JobFile, WhatIsNotANumberIsNamed) {
+  for (const char* value : {".nan", "nan", "inf", "-.inf", "1e999"}) {
+    const absl::Status status =
+        ParseJobFile(absl::StrCat("offload: {optimizer: {tier: host, fraction: ", value, "}}"), "a")
+            .status();
+    EXPECT_EQ(status.message(), absl::StrCat("spec.offload.optimizer.fraction: \"", value,
+                                             "\": must be a number (a:1:45)"));
+  }
 }
 
 TEST(JobFile, UnknownFieldsTellWhatThereIs) {

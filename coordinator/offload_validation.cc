@@ -68,7 +68,7 @@ void CheckOffload(const v1::TrainingJobSpec& spec, SpecCheck& check) {
 
 void CheckOffloadSupported(const v1::TrainingJobSpec& spec, SpecCheck& check) {
   check.Support(!spec.has_offload() || !spec.has_verification(), "spec.offload", "",
-                "must be absent with spec.verification");
+                "must be absent in a verification, which holds all state on the device");
   check.Support(!spec.offload().has_gradients() ||
                     spec.optimizer().gradient_clipping() != v1::GRADIENT_CLIPPING_BEFORE_REDUCE,
                 "spec.offload.gradients", "",

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "coordinator/controller_testing.h"
@@ -50,6 +51,15 @@ TEST(OffloadValidation, RulesNameFieldAndReason) {
        [](auto& s) { s.mutable_offload()->mutable_optimizer()->set_fraction(0); }},
       {"fraction_above_1", kInvalid, "spec.offload.parameters.fraction", "above 0 and at most 1",
        [](auto& s) { s.mutable_offload()->mutable_parameters()->set_fraction(1.5); }},
+      {"fraction_inf", kInvalid, "spec.offload.optimizer.fraction",
+       "spec.offload.optimizer.fraction: inf: must be above 0 and at most 1",
+       [](auto& s) {
+         s.mutable_offload()->mutable_optimizer()->set_fraction(
+             std::numeric_limits<double>::infinity());
+       }},
+      {"fraction_of_optimizer_nan", kInvalid, "spec.offload.optimizer.fraction",
+       "spec.offload.optimizer.fraction: nan: must be above 0 and at most 1",
+       [](auto& s) { s.mutable_offload()->mutable_optimizer()->set_fraction(std::nan("")); }},
       {"fraction_nan", kInvalid, "spec.offload.gradients.fraction", "above 0 and at most 1",
        [](auto& s) { s.mutable_offload()->mutable_gradients()->set_fraction(std::nan("")); }},
       {"gradients_alone", kInvalid, "spec.offload.gradients", "needs spec.offload.optimizer",
@@ -98,7 +108,9 @@ TEST(OffloadValidation, RulesNameFieldAndReason) {
          s.clear_offload();
          s.mutable_offload()->set_buffer_bytes(65536);
        }},
-      {"verification", kUnimplemented, "spec.offload", "absent with spec.verification",
+      {"verification", kUnimplemented, "spec.offload",
+       "spec.offload: not supported by this version: must be absent in a verification, which holds "
+       "all state on the device",
        [](auto& s) { s.mutable_verification(); }},
       {"clipping_before_reduce", kUnimplemented, "spec.offload.gradients", "before_reduce",
        [](auto& s) {

@@ -87,6 +87,8 @@ class VerifyTest(unittest.TestCase):
                 (PP_TP.replace("path: text.txt", "path: none.txt"), [], 3, "none.txt"),
                 (PP_TP, ["--request-id", "x"], 2, "request_id: x: must be a UUID"),
                 (PP_TP + "mash: {}\n", [], 2, "spec.mash"),
+                (PP_TP + "offload: {optimizer: {tier: host}}\n", [], 2,
+                 "spec.offload: not supported by this version: must be absent in a verification, "),
         ]:
             with self.subTest(args=args, message=message):
                 got, out, err = self.cluster.cli("verify", "-f", "-", *args, input=job)
