@@ -184,6 +184,7 @@ void Controller::SettleLocked(JobRecord& record) {
   } else if (can_go_on) {
     PrepareToGoOnLocked(record, *outcome);
   }
+  NoteUnsavedLocked(record, *outcome);
   if (!outcome->error.ok()) *record.job.mutable_status()->mutable_error() = ToProto(outcome->error);
   if (outcome->state == v1::JOB_STATE_SUCCEEDED && record.verification.has_value()) {
     outcome->message = record.verification->passed() ? "the layout computes what one rank does"

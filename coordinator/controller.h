@@ -193,10 +193,15 @@ class Controller {
   void BeginSuspendLocked(JobRecord& record, const std::string& reason, const std::string& message);
   void SendSuspendLocked(const JobRecord& record, const ActiveJob::Rank& rank);
   void HandleSuspendFailedLocked(WorkerEntry& worker, const v1::SuspendFailed& message);
+  // Of a job that failed because it lost workers: that it was being suspended.
+  void NoteUnsavedLocked(const JobRecord& record, JobOutcome& outcome);
   // Suspends jobs of lower priority whose workers the job would get, if that is enough and not yet
-  // under way: any workers, or those that it had.
+  // under way: any workers, or those that it had. Where it is not enough because one of them could
+  // not save its state, the job's status says so.
   void PreemptAnywhereLocked(JobRecord& record, const std::vector<Candidate>& idle);
   void PreemptHoldersLocked(JobRecord& record);
+  // "; trainingJobs/b cannot make room: ..." of jobs on the workers that it had.
+  std::string HoldersThatStayLocked(const JobRecord& record);
   void PreemptLocked(JobRecord& victim, const JobRecord& record);
 
   // State that outlives its workers' processes.

@@ -128,6 +128,16 @@ void Controller::HandleSuspendFailedLocked(WorkerEntry& worker, const v1::Suspen
                                 FromProto(message.status()).message(), "; training goes on"));
 }
 
+void Controller::NoteUnsavedLocked(const JobRecord& record, JobOutcome& outcome) {
+  const bool was_being_suspended = record.job.status().state() == v1::JOB_STATE_SUSPENDING;
+  if (!was_being_suspended || outcome.state != v1::JOB_STATE_FAILED) return;
+  if (outcome.reason != kWorkerLost) return;
+  absl::StrAppend(
+      &outcome.message,
+      "; it was being suspended, and not all ranks are known to have saved their state");
+  outcome.error = WithReason(absl::UnavailableError(outcome.message), kWorkerLost);
+}
+
 void Controller::PrepareToGoOnLocked(JobRecord& record, JobOutcome& outcome) {
   v1::TrainingJobStatus& status = *record.job.mutable_status();
   status.mutable_progress()->clear_seconds_left();

@@ -243,6 +243,28 @@ TEST_F(ControllerSuspensionTest, AWorkerThatIsLostBeforeItHasCommittedFailsTheJo
   EXPECT_EQ(State("a"), v1::JOB_STATE_FAILED);
 }
 
+// Nobody is left who could say that all have committed, and a plain job has no earlier step.
+TEST_F(ControllerSuspensionTest, AllWorkersThatAreLostBeforeTheyHaveCommittedFailTheJob) {
+  std::vector<TestWorker> workers = Running(Request("a", 2));
+  Step(workers[0], 4);
+  Suspend("a");
+  for (const TestWorker& worker : workers) controller_->DetachWorker(worker.id);
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(State("a"), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(LastCondition("a").reason(), "WORKER_LOST");
+  const std::string message =
+      "workers/w0 (global_rank 0) was lost: its stream ended and it did not come back; no "
+      "collective was pending; it was being suspended, and not all ranks are known to have saved "
+      "their state";
+  EXPECT_EQ(LastCondition("a").message(), message);
+  EXPECT_EQ(Status("a").error().message(), message);
+  EXPECT_EQ(Status("a").error().code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  // What one of them may have saved is of no use without the others'.
+  TestWorker w0 = AttachAgain("w0", {Saved(Job("a").uid(), 0, {5})});
+  EXPECT_EQ(Count(w0, kDiscard), 1);
+  EXPECT_EQ(ReasonOf(controller_->ResumeJob("trainingJobs/a").status()), "JOB_ENDED");
+}
+
 // The one that is lost had committed too, or the other would not say that it is suspended.
 TEST_F(ControllerSuspensionTest, AWorkerThatIsLostAfterwardsBringsItsStateBack) {
   std::vector<TestWorker> workers = Running(Request("a", 2));
