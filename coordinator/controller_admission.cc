@@ -18,7 +18,9 @@ namespace tessera {
 namespace {
 
 constexpr char kWaitingForState[] = "WAITING_FOR_STATE";
-constexpr char kWaitingForWorkers[] = "WAITING_FOR_WORKERS";
+// What is free on a disk is another number with every heartbeat; it is journaled and published no
+// more often than this while it is the same tier that is short.
+constexpr absl::Duration kShortageRenewal = absl::Seconds(10);
 
 void TakeAway(const std::vector<std::string>& workers, std::vector<Candidate>& idle) {
   idle.erase(std::remove_if(idle.begin(), idle.end(),
@@ -206,12 +208,15 @@ void Controller::ScheduleWithStateLocked(JobRecord& record, Schedule& schedule) 
     TakeAway(workers, schedule.idle);
     return;
   }
-  TellWaitingLocked(record, kWaitingForWorkers,
-                    decision.kind == Kind::kWaitForWorkers
-                        ? text
-                        : absl::StrCat(record.job.name(), ": jobs before it get workers first"));
+  std::string waits_for =
+      decision.kind == Kind::kWaitForWorkers
+          ? text
+          : absl::StrCat(record.job.name(), ": jobs before it get workers first");
+  const bool preempts = record.job.spec().preempt() && !schedule.is_blocked;
+  if (preempts) absl::StrAppend(&waits_for, HoldersThatStayLocked(record));
+  TellWaitingLocked(record, kWaitingForWorkers, waits_for);
   if (schedule.is_blocked) return;
-  if (record.job.spec().preempt()) PreemptHoldersLocked(record);
+  if (preempts) PreemptHoldersLocked(record);
   TakeAway(workers, schedule.idle);  // it is not overtaken on them
 }
 

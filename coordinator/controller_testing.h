@@ -145,6 +145,14 @@ class ControllerTest : public testing::Test {
     }
   }
 
+  // The job is RUNNING on w0 and w1.
+  std::vector<TestWorker> Running(const v1::CreateTrainingJobRequest& request) {
+    EXPECT_TRUE(Create(request).ok());
+    std::vector<TestWorker> workers = {Attach("w0"), Attach("w1")};
+    for (const TestWorker& worker : workers) Formed(worker);
+    return workers;
+  }
+
   absl::StatusOr<v1::TrainingJob> Verify(const v1::VerifyTrainingJobRequest& request) {
     auto result = std::make_shared<absl::StatusOr<v1::TrainingJob>>(absl::InternalError("not yet"));
     controller_->VerifyJob(request,
@@ -177,6 +185,14 @@ class ControllerTest : public testing::Test {
   }
   void Suspended(const TestWorker& worker, int64_t step) {
     Ended(worker, absl::OkStatus(), {step}, step);
+  }
+  void SuspendFailed(const TestWorker& worker, int64_t epoch) {
+    v1::WorkerMessage message;
+    message.mutable_suspend_failed()->set_job_uid(RunningOf(worker).job_uid());
+    message.mutable_suspend_failed()->set_epoch(epoch);
+    *message.mutable_suspend_failed()->mutable_status() =
+        ToProto(absl::ResourceExhaustedError("no space"));
+    controller_->HandleWorkerMessage(worker.id, message);
   }
   void Step(const TestWorker& worker, int64_t step) {
     v1::WorkerMessage message;

@@ -6,6 +6,9 @@
 
 namespace tessera {
 
+// Reason of the condition of a job whose workers are there but busy.
+inline constexpr char kWaitingForWorkers[] = "WAITING_FOR_WORKERS";
+
 // Nothing follows.
 inline bool IsEnded(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
