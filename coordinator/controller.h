@@ -105,6 +105,8 @@ class Controller {
     std::optional<std::pair<int64_t, absl::Duration>> speed_origin;
     // Workers that hold its state are kept for it until then while others are not back yet.
     absl::Duration reserved_until;
+    // When its status last told of a shortage.
+    std::optional<absl::Duration> shortage_told_at;
     // Of the last loss by which this coordinator made it RECOVERING.
     std::optional<absl::Duration> lost_at;
   };
@@ -124,7 +126,7 @@ class Controller {
 
   // Attached and not stopping.
   struct Fleet {
-    std::vector<TierBytes> workers;  // what each has, once the job that it runs is gone
+    std::vector<Candidate> workers;  // with what each has once the job that it runs is gone
     int most_threads = 1;
   };
   // One pass over the jobs that wait for workers.
@@ -181,6 +183,8 @@ class Controller {
   bool TellShortageLocked(JobRecord& record, const Fleet& fleet);
   // Of the workers that hold its state one has too little: its state says so, once.
   bool TellShortfallLocked(JobRecord& record);
+  // As TellWaitingLocked, of a tier of which workers have too little.
+  void TellShortLocked(JobRecord& record, plan::Tier tier, const std::string& message);
   // A condition that says why the job still waits, in place of one of the same reason.
   void TellWaitingLocked(JobRecord& record, const std::string& reason, const std::string& message);
   // resume_step: as in RankAssignment.

@@ -48,10 +48,9 @@ Controller::Fleet Controller::FleetLocked() const {
   Fleet fleet;
   for (const auto& [name, worker] : registry_.workers()) {
     if (!worker.attached() || worker.info.state() == v1::WORKER_STATE_STOPPING) continue;
-    TierBytes has = worker.candidate().has;
+    Candidate& candidate = fleet.workers.emplace_back(worker.candidate());
     // What a running job has on disk goes with it; what suspended ones have stays.
-    if (!worker.job_uid.empty()) has.nvme += worker.info.nvme_used_bytes();
-    fleet.workers.push_back(has);
+    if (!worker.job_uid.empty()) candidate.has.nvme += worker.info.nvme_used_bytes();
     fleet.most_threads = std::max(fleet.most_threads, worker.info.threads());
   }
   return fleet;
@@ -66,7 +65,8 @@ absl::Status Controller::CheckMemory(const v1::TrainingJobSpec& spec) const {
   const size_t world_size = MeshOf(spec.mesh()).world_size();
   if (fleet.workers.size() < world_size) return absl::OkStatus();
   const JobMemory memory(spec, fleet.most_threads);
-  const std::optional<MemoryShortage> shortage = FindShortage(memory.Needs(), fleet.workers);
+  const std::optional<MemoryShortage> shortage =
+      FindShortage(memory.Needs(), BytesOf(fleet.workers));
   if (!shortage.has_value()) return absl::OkStatus();
   return InsufficientMemory(spec, memory, *shortage, fleet.workers);
 }
@@ -87,12 +87,23 @@ void Controller::TellWaitingLocked(JobRecord& record, const std::string& reason,
   TransitionLocked(record, status.state(), reason, message);
 }
 
+void Controller::TellShortLocked(JobRecord& record, plan::Tier tier, const std::string& message) {
+  const v1::TrainingJobStatus& status = record.job.status();
+  const v1::JobCondition& last = *status.conditions().rbegin();
+  const absl::Duration now = clock_->Monotonic();
+  const bool is_told = last.reason() == ShortageReason(tier) && last.state() == status.state() &&
+                       record.shortage_told_at.has_value() &&
+                       now < *record.shortage_told_at + kShortageRenewal;
+  if (is_told) return;
+  record.shortage_told_at = now;
+  TellWaitingLocked(record, ShortageReason(tier), message);
+}
+
 bool Controller::TellShortageLocked(JobRecord& record, const Fleet& fleet) {
   const std::optional<MemoryShortage> shortage =
-      FindShortage(record.memory->Needs(), fleet.workers);
+      FindShortage(record.memory->Needs(), BytesOf(fleet.workers));
   if (!shortage.has_value()) return false;
-  TellWaitingLocked(record, ShortageReason(shortage->tier),
-                    ShortageText(*record.memory, *shortage, fleet.workers.size()));
+  TellShortLocked(record, shortage->tier, ShortageText(*record.memory, *shortage, fleet.workers));
   return true;
 }
 
@@ -108,7 +119,7 @@ bool Controller::TellShortfallLocked(JobRecord& record) {
         std::min(rank_needs.nvme, rank_needs.nvme / 2 * static_cast<int64_t>(holder.steps.size()));
     const auto shortfall = FindShortfall(candidate, holder.global_rank, rank_needs);
     if (!shortfall.has_value()) continue;
-    TellWaitingLocked(record, ShortageReason(shortfall->tier), shortfall->message);
+    TellShortLocked(record, shortfall->tier, shortfall->message);
     return true;
   }
   return false;

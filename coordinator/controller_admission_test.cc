@@ -1,11 +1,13 @@
-// Which jobs get workers: by the device memory that they need.
+// Which jobs get workers: by what they need of devices, hosts and disks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "absl/strings/str_replace.h"
 #include "coordinator/controller_testing.h"
 #include "coordinator/job_memory.h"
+#include "coordinator/layout_advice.h"
 #include "proto/rpc/field_error.h"
 
 namespace tessera {
@@ -42,6 +44,120 @@ TEST_F(ControllerAdmissionTest, AJobForWhichTheWorkersAreTooSmallIsRefused) {
   // Busy or not, a third one that is large enough makes it possible.
   AttachWithMemory("w2", bytes);
   EXPECT_FALSE(absl::IsResourceExhausted(Create(Request("a", 2)).status()));
+}
+
+// A tier other than the device.
+struct TierCase {
+  const char* name;
+  v1::Tier offload_to;
+  int64_t TierBytes::*bytes;  // what is short
+  const char* reason;
+  const char* kind;
+  const char* purpose;
+};
+constexpr TierCase kTierCases[] = {
+    {"host", v1::TIER_HOST, &TierBytes::host, "INSUFFICIENT_HOST_MEMORY", "host memory",
+     "offloaded state and the buffers through which it passes"},
+    {"host beside nvme", v1::TIER_NVME, &TierBytes::host, "INSUFFICIENT_HOST_MEMORY", "host memory",
+     "offloaded state and the buffers through which it passes"},
+    {"nvme", v1::TIER_NVME, &TierBytes::nvme, "INSUFFICIENT_NVME_SPACE", "nvme space",
+     "offloaded state, two steps of what is committed"},
+};
+
+class ControllerTierAdmissionTest : public ControllerAdmissionTest,
+                                    public testing::WithParamInterface<TierCase> {
+ protected:
+  static v1::CreateTrainingJobRequest Offloading(const std::string& id) {
+    v1::CreateTrainingJobRequest request = Request(id, 2);
+    v1::TrainingJobSpec& spec = *request.mutable_training_job()->mutable_spec();
+    spec.mutable_offload()->mutable_optimizer()->set_tier(GetParam().offload_to);
+    return request;
+  }
+  // Of each rank.
+  static TierBytes Needs() { return JobMemory(Offloading("").training_job().spec(), 1).Needs()[0]; }
+  static TierBytes OneByteShort() {
+    TierBytes has = Needs();
+    has.*GetParam().bytes -= 1;
+    return has;
+  }
+  static std::string Text() {
+    const int64_t needed = Needs().*GetParam().bytes;
+    return absl::StrCat(
+        GetParam().kind, ": pp_rank 0 needs ", BytesText(needed), " (", GetParam().purpose,
+        "); 2 of 2 ranks need as much, 1 of 2 attached workers have as much, the "
+        "largest has ",
+        BytesText(needed), "; workers/w1 has ", BytesText(needed - 1), " of ", GetParam().kind);
+  }
+};
+
+TEST_P(ControllerTierAdmissionTest, AJobForWhichOneWorkerHasTooLittleIsRefused) {
+  TestWorker w0 = AttachWithTiers("w0", Needs()), w1 = AttachWithTiers("w1", OneByteShort());
+  const absl::Status status = Create(Offloading("a")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(ReasonOf(status), GetParam().reason);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(Text()));
+  EXPECT_TRUE(absl::IsNotFound(controller_->GetJob("trainingJobs/a").status()));
+  EXPECT_FALSE(WasAsked(w0) || WasAsked(w1));
+  AttachWithTiers("w2", Needs());
+  EXPECT_FALSE(absl::IsResourceExhausted(Create(Offloading("a")).status()));
+}
+
+TEST_P(ControllerTierAdmissionTest, AJobThatCameBeforeItsWorkersWaitsAndNamesTheOneThatIsShort) {
+  ASSERT_TRUE(Create(Offloading("a")).ok());
+  AttachWithTiers("w0", Needs());
+  AttachWithTiers("w1", OneByteShort());
+  EXPECT_EQ(State("a"), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(LastCondition("a").reason(), GetParam().reason);
+  EXPECT_EQ(LastCondition("a").message(), Text());
+  AttachWithTiers("w2", Needs());
+  EXPECT_EQ(State("a"), v1::JOB_STATE_ADMITTED);
+}
+
+INSTANTIATE_TEST_SUITE_P(, ControllerTierAdmissionTest, testing::ValuesIn(kTierCases),
+                         [](const auto& info) {
+                           return absl::StrReplaceAll(info.param.name, {{" ", "_"}});
+                         });
+
+TEST_F(ControllerAdmissionTest, WhatIsFreeOnADiskIsToldNowAndThen) {
+  const v1::CreateTrainingJobRequest request = CommittingRequest("a", 2);
+  const TierBytes needs = JobMemory(request.training_job().spec(), 1).Needs()[0];
+  ASSERT_TRUE(Create(request).ok());
+  AttachWithTiers("w0", needs);
+  TestWorker w1 = AttachWithTiers("w1", {needs.device, needs.host, 0});
+  EXPECT_THAT(LastCondition("a").message(), HasSubstr("workers/w1 has 0 B (0 bytes)"));
+  const int64_t revision = Status("a").revision();
+  v1::WorkerMessage heartbeat;
+  heartbeat.mutable_heartbeat()->set_nvme_free_bytes(1);
+  controller_->HandleWorkerMessage(w1.id, heartbeat);
+  Advance(absl::Seconds(9));
+  EXPECT_EQ(Status("a").revision(), revision);
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(LastCondition("a").message(), HasSubstr("workers/w1 has 1 B (1 bytes)"));
+  EXPECT_EQ(Status("a").conditions_size(), 2);
+}
+
+// Its own state is there already, so that room for the other of two steps is enough.
+TEST_F(ControllerAdmissionTest, AJobIsNotResumedOntoADiskThatIsFull) {
+  const v1::CreateTrainingJobRequest request = CommittingRequest("a", 1);
+  const TierBytes needs = JobMemory(request.training_job().spec(), 1).Needs()[0];
+  ASSERT_TRUE(Create(request).ok());
+  TestWorker w0 = AttachWithTiers("w0", needs);
+  Formed(w0);
+  Suspend("a");
+  Suspended(w0, 5);
+  v1::WorkerMessage heartbeat;
+  heartbeat.mutable_heartbeat()->set_nvme_free_bytes(needs.nvme / 2 - 1);
+  controller_->HandleWorkerMessage(w0.id, heartbeat);
+  Resume("a");
+  EXPECT_EQ(State("a"), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(LastCondition("a").reason(), "INSUFFICIENT_NVME_SPACE");
+  EXPECT_EQ(LastCondition("a").message(),
+            absl::StrCat("nvme space: global_rank 0 needs ", BytesText(needs.nvme),
+                         ", workers/w0, which holds its state, has ", BytesText(needs.nvme - 1)));
+  heartbeat.mutable_heartbeat()->set_nvme_free_bytes(needs.nvme / 2);
+  controller_->HandleWorkerMessage(w0.id, heartbeat);
+  Advance(absl::Milliseconds(50));
+  EXPECT_EQ(State("a"), v1::JOB_STATE_ADMITTED);
 }
 
 TEST_F(ControllerAdmissionTest, AVerificationIsRefusedForItsWholeModel) {

@@ -96,22 +96,28 @@ class ControllerTest : public testing::Test {
                                        const v1::RunningJob& running = {},
                                        int64_t memory_bytes = 1 << 30,
                                        const std::vector<v1::SavedState>& saved = {}) {
+    v1::RegisterWorker request =
+        Registration(name, instance, {memory_bytes, int64_t{1} << 40, int64_t{1} << 40});
+    request.mutable_saved()->Assign(saved.begin(), saved.end());
+    *request.mutable_running() = running;
     TestWorker worker;
     worker.instance = instance;
-    v1::RegisterWorker request;
-    request.set_protocol_version(1);
-    request.mutable_worker()->set_name("workers/" + name);
-    request.mutable_worker()->set_instance_id(instance);
-    request.mutable_worker()->set_device_memory_bytes(memory_bytes);
-    request.mutable_worker()->set_host_memory_bytes(int64_t{1} << 40);
-    request.mutable_worker()->set_nvme_free_bytes(int64_t{1} << 40);
-    request.mutable_saved()->Assign(saved.begin(), saved.end());
-    request.set_address("address of " + name);
-    *request.mutable_running() = running;
     absl::StatusOr<int64_t> id = controller_->AttachWorker(request, worker.session);
     if (!id.ok()) return id.status();
     worker.id = *id;
     return worker;
+  }
+  static v1::RegisterWorker Registration(const std::string& name, const std::string& instance,
+                                         const TierBytes& has) {
+    v1::RegisterWorker request;
+    request.set_protocol_version(1);
+    request.mutable_worker()->set_name("workers/" + name);
+    request.mutable_worker()->set_instance_id(instance);
+    request.mutable_worker()->set_device_memory_bytes(has.device);
+    request.mutable_worker()->set_host_memory_bytes(has.host);
+    request.mutable_worker()->set_nvme_free_bytes(has.nvme);
+    request.set_address("address of " + name);
+    return request;
   }
   TestWorker Attach(const std::string& name, const v1::RunningJob& running = {}) {
     return *TryAttach(name, "instance of " + name, running);
@@ -122,6 +128,14 @@ class ControllerTest : public testing::Test {
   }
   TestWorker AttachWithMemory(const std::string& name, int64_t memory_bytes) {
     return *TryAttach(name, "instance of " + name, {}, memory_bytes);
+  }
+
+  TestWorker AttachWithTiers(const std::string& name, const TierBytes& has) {
+    TestWorker worker;
+    worker.instance = "instance of " + name;
+    worker.id =
+        *controller_->AttachWorker(Registration(name, worker.instance, has), worker.session);
+    return worker;
   }
 
   absl::StatusOr<v1::TrainingJob> Create(const v1::CreateTrainingJobRequest& request) {

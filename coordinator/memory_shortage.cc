@@ -38,6 +38,27 @@ std::string PurposeOf(const JobMemory& memory, const MemoryShortage& shortage) {
   return "";
 }
 
+constexpr size_t kMostNamed = 4;  // workers in one message
+
+// "workers/w1 has 5 B (5 bytes) of host memory" of each that has too little for the rank, in order.
+std::string TooSmallText(const MemoryShortage& shortage, const TierBytes& needs,
+                         const std::vector<Candidate>& workers) {
+  std::vector<std::string> texts;
+  for (const Candidate& worker : workers) {
+    for (const plan::Tier tier : kTiers) {
+      // Where no tier is short by itself, what a worker has too little of differs.
+      if (!shortage.is_combined && tier != shortage.tier) continue;
+      if (worker.has.of(tier) >= needs.of(tier)) continue;
+      texts.push_back(absl::StrCat(worker.worker, " has ", BytesText(worker.has.of(tier)), " of ",
+                                   KindOf(tier)));
+      break;
+    }
+  }
+  if (texts.size() <= kMostNamed) return absl::StrJoin(texts, ", ");
+  return absl::StrCat(absl::StrJoin(texts.begin(), texts.begin() + kMostNamed, ", "), " and ",
+                      texts.size() - kMostNamed, " more have too little");
+}
+
 }  // namespace
 
 std::string ShortageReason(plan::Tier tier) {
@@ -52,19 +73,27 @@ std::string ShortageReason(plan::Tier tier) {
   return "INSUFFICIENT_MEMORY";
 }
 
-std::string ShortageText(const JobMemory& memory, const MemoryShortage& shortage, size_t workers) {
-  return absl::StrCat(KindOf(shortage.tier), ": pp_rank ",
-                      plan::CoordinatesOf(memory.mesh(), shortage.global_rank).pp_rank, " needs ",
-                      BytesText(shortage.needed_bytes), " (", PurposeOf(memory, shortage), "); ",
-                      shortage.ranks, " of ", memory.mesh().world_size(), " ranks need as much, ",
-                      shortage.workers, " of ", workers, " attached workers have as much",
-                      shortage.is_combined ? " besides all else that the rank needs" : "",
-                      ", the largest has ", BytesText(shortage.largest_bytes));
+std::string ShortageText(const JobMemory& memory, const MemoryShortage& shortage,
+                         const std::vector<Candidate>& workers) {
+  const TierBytes needs = memory.Needs()[shortage.global_rank];
+  std::string text =
+      absl::StrCat(KindOf(shortage.tier), ": pp_rank ",
+                   plan::CoordinatesOf(memory.mesh(), shortage.global_rank).pp_rank, " needs ",
+                   BytesText(shortage.needed_bytes), " (", PurposeOf(memory, shortage), "); ",
+                   shortage.ranks, " of ", memory.mesh().world_size(), " ranks need as much, ",
+                   shortage.workers, " of ", workers.size(), " attached workers have as much",
+                   shortage.is_combined ? " besides all else that the rank needs" : "",
+                   ", the largest has ", BytesText(shortage.largest_bytes));
+  const std::string too_small = TooSmallText(shortage, needs, workers);
+  if (!too_small.empty()) absl::StrAppend(&text, "; ", too_small);
+  return text;
 }
 
 absl::Status InsufficientMemory(const v1::TrainingJobSpec& spec, const JobMemory& memory,
-                                const MemoryShortage& shortage, const std::vector<TierBytes>& has) {
-  std::string text = ShortageText(memory, shortage, has.size());
+                                const MemoryShortage& shortage,
+                                const std::vector<Candidate>& workers) {
+  std::string text = ShortageText(memory, shortage, workers);
+  const std::vector<TierBytes> has = BytesOf(workers);
   std::vector<std::string> layouts;
   // Another layout does not make the whole model smaller.
   if (!memory.NeedsWholeModel(shortage.global_rank)) {

@@ -2,7 +2,6 @@
 #ifndef TESSERA_COORDINATOR_MEMORY_SHORTAGE_H_
 #define TESSERA_COORDINATOR_MEMORY_SHORTAGE_H_
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,13 +17,16 @@ namespace tessera {
 // INSUFFICIENT_NVME_SPACE.
 std::string ShortageReason(plan::Tier tier);
 
-// Which pp_rank needs how many bytes of what, and how many workers have as much.
-std::string ShortageText(const JobMemory& memory, const MemoryShortage& shortage, size_t workers);
+// Which pp_rank needs how many bytes of what, how many workers have as much, and what the others
+// have, each by name. workers: the attached ones.
+std::string ShortageText(const JobMemory& memory, const MemoryShortage& shortage,
+                         const std::vector<Candidate>& workers);
 
 // RESOURCE_EXHAUSTED: ShortageText, then the nearest layouts that fit, and what of the state can
-// leave the device so that it fits, as text of a job file. has: of the attached workers.
+// leave the device so that it fits, as text of a job file. workers: the attached ones.
 absl::Status InsufficientMemory(const v1::TrainingJobSpec& spec, const JobMemory& memory,
-                                const MemoryShortage& shortage, const std::vector<TierBytes>& has);
+                                const MemoryShortage& shortage,
+                                const std::vector<Candidate>& workers);
 
 // Of a rank that must go where its state is: the first tier of which that worker has too little;
 // nothing where it has enough.

@@ -16,6 +16,7 @@
 namespace tessera {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -30,6 +31,14 @@ v1::TrainingJobSpec Spec() {
   return spec;
 }
 
+std::vector<Candidate> Workers(const std::vector<TierBytes>& has) {
+  std::vector<Candidate> workers;
+  for (const TierBytes& each : has) {
+    workers.push_back({absl::StrCat("workers/w", workers.size()), "h", each});
+  }
+  return workers;
+}
+
 // Workers of which only the devices are small.
 std::vector<TierBytes> Devices(const std::vector<int64_t>& bytes) {
   std::vector<TierBytes> devices;
@@ -40,7 +49,7 @@ std::vector<TierBytes> Devices(const std::vector<int64_t>& bytes) {
 absl::Status Refusal(const v1::TrainingJobSpec& spec, const std::vector<int64_t>& device_bytes) {
   const JobMemory memory(spec, 1);
   const std::vector<TierBytes> has = Devices(device_bytes);
-  return InsufficientMemory(spec, memory, FindShortage(memory.Needs(), has).value(), has);
+  return InsufficientMemory(spec, memory, FindShortage(memory.Needs(), has).value(), Workers(has));
 }
 
 TEST(MemoryShortageTest, NamesTheRankItsCategoriesAndTheLargestDevice) {
@@ -148,14 +157,44 @@ TEST(MemoryShortageTest, NamesTheTierThatIsShort) {
   for (const Case& c : cases) {
     shortage.tier = c.tier;
     EXPECT_EQ(ShortageReason(c.tier), c.reason);
-    const std::string text = ShortageText(memory, shortage, 3);
+    const std::vector<Candidate> workers = Workers({{}, {}, {}});
+    const std::string text = ShortageText(memory, shortage, workers);
     EXPECT_THAT(text, StartsWith(c.text));
     EXPECT_THAT(text, HasSubstr("0 of 3 attached workers have as much, the largest has 5 B"));
     shortage.is_combined = true;
-    EXPECT_THAT(ShortageText(memory, shortage, 3),
+    EXPECT_THAT(ShortageText(memory, shortage, workers),
                 HasSubstr("have as much besides all else that the rank needs"));
     shortage.is_combined = false;
   }
+}
+
+TEST(MemoryShortageTest, NamesTheWorkersThatAreTooSmall) {
+  v1::TrainingJobSpec spec = Spec();
+  spec.mutable_offload()->mutable_optimizer()->set_tier(v1::TIER_NVME);
+  const JobMemory memory(spec, 1);
+  const TierBytes enough = memory.Needs()[0];
+  auto with = [&](plan::Tier tier, int64_t bytes) {
+    TierBytes has = enough;
+    (tier == plan::Tier::kDevice ? has.device
+     : tier == plan::Tier::kHost ? has.host
+                                 : has.nvme) = bytes;
+    return has;
+  };
+  auto text = [&](const std::vector<TierBytes>& has) {
+    return ShortageText(memory, FindShortage(memory.Needs(), has).value(), Workers(has));
+  };
+  using plan::Tier;
+  EXPECT_THAT(text({enough, with(Tier::kHost, 5)}),
+              EndsWith("; workers/w1 has 5 B (5 bytes) of host memory"));
+  EXPECT_THAT(text({with(Tier::kNvme, 6), with(Tier::kNvme, 7)}),
+              EndsWith("; workers/w0 has 6 B (6 bytes) of nvme space, workers/w1 has 7 B (7 bytes) "
+                       "of nvme space"));
+  // Each tier is on two workers, but not on the same two.
+  EXPECT_THAT(text({with(Tier::kDevice, 5), with(Tier::kHost, 6), enough}),
+              EndsWith("; workers/w0 has 5 B (5 bytes) of device memory, workers/w1 has 6 B (6 "
+                       "bytes) of host memory"));
+  EXPECT_THAT(text(std::vector<TierBytes>(7, with(Tier::kNvme, 6))),
+              EndsWith("workers/w3 has 6 B (6 bytes) of nvme space and 3 more have too little"));
 }
 
 TEST(MemoryShortageTest, NamesTheWorkerThatHoldsTheStateAndIsTooSmall) {

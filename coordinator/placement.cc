@@ -219,6 +219,13 @@ int64_t TierBytes::of(plan::Tier tier) const {
   return 0;
 }
 
+std::vector<TierBytes> BytesOf(const std::vector<Candidate>& candidates) {
+  std::vector<TierBytes> bytes;
+  bytes.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) bytes.push_back(candidate.has);
+  return bytes;
+}
+
 std::optional<MemoryShortage> FindShortage(const std::vector<TierBytes>& needs,
                                            const std::vector<TierBytes>& has) {
   int tiers = 0;  // that are needed at all
@@ -243,9 +250,7 @@ absl::StatusOr<std::vector<std::string>> PlaceRanks(const plan::MeshSize& mesh,
     return absl::FailedPreconditionError(
         absl::StrCat("needs ", world_size, " idle workers, ", idle.size(), " are idle"));
   }
-  std::vector<TierBytes> has;
-  for (const Candidate& candidate : idle) has.push_back(candidate.has);
-  if (const auto shortage = FindShortage(needs, has); shortage.has_value()) {
+  if (const auto shortage = FindShortage(needs, BytesOf(idle)); shortage.has_value()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "global_rank ", shortage->global_rank, " needs ", shortage->needed_bytes, " bytes of ",
         plan::TierName(shortage->tier), ", ", shortage->workers, " idle workers have as much"));

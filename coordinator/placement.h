@@ -35,6 +35,9 @@ struct Candidate {
   TierBytes has;
 };
 
+// Each one's has.
+std::vector<TierBytes> BytesOf(const std::vector<Candidate>& candidates);
+
 // Why no choice of workers has enough.
 struct MemoryShortage {
   plan::Tier tier = plan::Tier::kDevice;  // that is short: the first that is by itself
