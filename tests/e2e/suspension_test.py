@@ -83,9 +83,12 @@ class SuspensionTest(unittest.TestCase):
             return all(int(w.get("deviceMemoryUsedBytes", 0)) == 0 and
                        int(w.get("nvmeUsedBytes", 0)) > 0 for w in workers)
         e2e.wait_until(is_told, 10, "devices to be free and disks to hold the state")
-        tiers = {shard["tier"] for rank in self.cluster.get("placement", "parted")["ranks"]
-                 for shard in rank["shards"]}
-        self.assertEqual(tiers, {"nvme"})
+
+        def shards():
+            ranks = self.cluster.get("placement", "parted")["ranks"]
+            return [rank.get("shards", []) for rank in ranks]
+        saved_shards = shards()
+        self.assertEqual({shard["tier"] for rank in saved_shards for shard in rank}, {"nvme"})
         # Others run meanwhile.
         self.cluster.create("other", job(5))
         self.cluster.wait_state("other", "SUCCEEDED")
@@ -97,6 +100,7 @@ class SuspensionTest(unittest.TestCase):
             daemon.start()
         self.cluster.wait_idle(2)
         self.assertEqual(self.cluster.state("parted"), "SUSPENDED")
+        self.assertEqual(shards(), saved_shards)
         self.resume("parted")
         self.cluster.wait_state("parted", "SUCCEEDED", 120)
         self.assert_same_training("whole", "parted")
