@@ -6,7 +6,7 @@
 #include <memory>
 #include <new>
 
-#include "kernels/cpu/huge_pages.h"
+#include "kernels/huge_pages.h"
 
 namespace tessera {
 

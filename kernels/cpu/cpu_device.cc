@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/huge_pages.h"
+#include "kernels/huge_pages.h"
 #include "kernels/status_macros.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cpu/huge_pages.h"
+#include "kernels/huge_pages.h"
 
 namespace tessera {
 namespace {

@@ -1,8 +1,8 @@
 // Memory that the system backs with huge pages. A disk's request names each piece of memory that it
 // reads or writes, and many pages are many pieces: direct IO of 4 MiB from huge pages reaches
 // several times the bandwidth of that from small ones (storage/README.md has the figures).
-#ifndef TESSERA_KERNELS_CPU_HUGE_PAGES_H_
-#define TESSERA_KERNELS_CPU_HUGE_PAGES_H_
+#ifndef TESSERA_KERNELS_HUGE_PAGES_H_
+#define TESSERA_KERNELS_HUGE_PAGES_H_
 
 #include <sys/mman.h>
 
@@ -23,4 +23,4 @@ inline void PreferHugePages(void* memory, int64_t size_bytes) {
 
 }  // namespace tessera
 
-#endif  // TESSERA_KERNELS_CPU_HUGE_PAGES_H_
+#endif  // TESSERA_KERNELS_HUGE_PAGES_H_
