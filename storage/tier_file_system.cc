@@ -120,21 +120,50 @@ IOStatus TierFileSystem::DeleteFile(const std::string& path, const IOOptions& op
       return IOStatus::OK();
     }
   }
-  deletes_.Add();
-  delete_threads_.Run([this, path] {
-    target()->DeleteFile(path, {}, nullptr).PermitUncheckedError();
-    deletes_.Done();
-  });
+  Enqueue({path, false});
   return IOStatus::OK();
 }
 
-void TierFileSystem::DeleteFolder(const std::string& path) {
+void TierFileSystem::Enqueue(Delete what) {
   deletes_.Add();
-  delete_threads_.Run([this, path] {
-    DeleteTree(*target(), path).PermitUncheckedError();
-    deletes_.Done();
-  });
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    queue_.push_back(std::move(what));
+  }
+  delete_threads_.Run([this] { DeleteNext(); });
 }
+
+void TierFileSystem::DeleteNext() {
+  Delete next;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (queue_.empty()) return;  // forgotten
+    next = std::move(queue_.front());
+    queue_.pop_front();
+    deleting_ = next.path;
+  }
+  const IOStatus status = next.is_folder ? DeleteTree(*target(), next.path)
+                                         : target()->DeleteFile(next.path, {}, nullptr);
+  status.PermitUncheckedError();  // what stays goes when the store is next opened
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    deleting_.clear();
+    has_deleted_.notify_all();
+  }
+  deletes_.Done();
+}
+
+void TierFileSystem::ForgetDeletes(const std::string& folder) {
+  const std::string prefix = folder + "/";
+  std::unique_lock<std::mutex> lock(mutex_);
+  const size_t forgotten = std::erase_if(
+      queue_, [&](const Delete& what) { return absl::StartsWith(what.path, prefix); });
+  has_deleted_.wait(lock, [&] { return !absl::StartsWith(deleting_, prefix); });
+  lock.unlock();
+  for (size_t i = 0; i < forgotten; ++i) deletes_.Done();
+}
+
+void TierFileSystem::DeleteFolder(const std::string& path) { Enqueue({path, true}); }
 
 void TierFileSystem::BeginChange(const std::string& database_path) {
   std::lock_guard<std::mutex> lock(mutex_);

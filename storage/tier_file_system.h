@@ -4,6 +4,8 @@
 
 #include <rocksdb/file_system.h>
 
+#include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,8 +54,11 @@ class TierFileSystem : public rocksdb::FileSystemWrapper {
 
   // Deletes a folder, and what lies in it, soon.
   void DeleteFolder(const std::string& path);
+  // What was to be deleted in this folder no longer is: it goes with the folder, and a later one of
+  // this name may have files of the same names.
+  void ForgetDeletes(const std::string& folder);
 
-  // Until what was to be deleted is, and its space free.
+  // Until what was to be deleted is, and its space free, but for files that somebody reads.
   void WaitForDeletes() const { deletes_.Wait(); }
 
  private:
@@ -62,6 +67,16 @@ class TierFileSystem : public rocksdb::FileSystemWrapper {
   std::mutex mutex_;
   std::string changing_prefix_;    // empty: none; guarded by mutex_
   std::vector<std::string> held_;  // to be deleted; guarded by mutex_
+  struct Delete {
+    std::string path;
+    bool is_folder = false;
+  };
+  void Enqueue(Delete what);
+  void DeleteNext();
+
+  std::condition_variable has_deleted_;
+  std::deque<Delete> queue_;  // guarded by mutex_
+  std::string deleting_;      // guarded by mutex_; empty: nothing
   mutable PendingCount deletes_;
   IoThreads delete_threads_;
 };

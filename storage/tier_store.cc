@@ -148,10 +148,20 @@ absl::Status TierStoreImpl::DropStep(absl::string_view job, int64_t step) {
   TESSERA_RETURN_IF_ERROR(CheckTierStep(job, step));
   const TierStepName name{std::string(job), step};
   std::lock_guard<std::mutex> change(change_mutex_);
-  if (FindStep(name) == nullptr) return absl::OkStatus();
-  absl::Status status = DropStepOf(name);
-  // Once it has been opened again without this step, nothing of it is left.
-  if (!status.ok() && (!Repair(name.job).ok() || FindStep(name) != nullptr)) {
+  absl::Status status;
+  if (FindStep(name) == nullptr) {
+    status = WhyNoStep(name.job);
+    if (absl::IsNotFound(status)) return absl::OkStatus();
+  } else if (NumSteps(name.job) == 1) {
+    status = RemoveJob(name.job);
+  } else {
+    status = DropOneOf(name);
+    // Once it has been opened again without this step, nothing of it is left.
+    if (!status.ok() && Repair(name.job).ok() && FindStep(name) == nullptr) {
+      status = absl::OkStatus();
+    }
+  }
+  if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(Describe(name), ": ", status.message()));
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -159,8 +169,7 @@ absl::Status TierStoreImpl::DropStep(absl::string_view job, int64_t step) {
   return absl::OkStatus();
 }
 
-absl::Status TierStoreImpl::DropStepOf(const TierStepName& name) {
-  if (NumSteps(name.job) == 1) return RemoveJob(name.job);
+absl::Status TierStoreImpl::DropOneOf(const TierStepName& name) {
   TESSERA_RETURN_IF_ERROR(EnsureDatabase(name.job));
   const std::string begin = TierStepPrefix(name.job, name.step);
   return Change(name.job, [&](TierDatabase& database) -> absl::Status {

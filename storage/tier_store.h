@@ -50,10 +50,10 @@ struct TierStep {
   std::string metadata;
 };
 
-// A job whose state is there, but damaged: an index, not a value.
+// A job whose state is there, but cannot be used: an index, not a value.
 struct TierBrokenJob {
   std::string job;
-  absl::Status status;  // DATA_LOSS
+  absl::Status status;  // DATA_LOSS: it is damaged. UNAVAILABLE: it cannot be read.
 };
 
 // Since Open, but for resident_bytes.
@@ -61,7 +61,7 @@ struct TierStats {
   int64_t written_bytes = 0, read_bytes = 0;  // of values
   int64_t resident_bytes = 0;                 // of values of committed steps
   int64_t committed_steps = 0, dropped_steps = 0;
-  int64_t repairs = 0;  // times that the database had to be opened again after an error
+  int64_t repairs = 0;  // times that a database had to be opened again after an error
 };
 
 // Called once, on a thread of the store, when the caller's memory is its own again. Must not call
@@ -100,8 +100,8 @@ class TierStore {
  public:
   virtual ~TierStore() = default;
 
-  // Removes what uncommitted steps have left. A job that is damaged is no error.
-  // FAILED_PRECONDITION: another process holds the folder, or its file system does no direct IO.
+  // Removes what uncommitted steps have left. A job that is damaged is no error. UNAVAILABLE:
+  // another process holds the folder. FAILED_PRECONDITION: its file system does no direct IO.
   static absl::StatusOr<std::unique_ptr<TierStore>> Open(const TierStoreOptions& options);
 
   // Committed, sorted by job and step.

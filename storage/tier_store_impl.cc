@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/status_macros.h"
@@ -25,29 +26,19 @@ absl::StatusOr<std::vector<std::string>> Children(rocksdb::Env& env, const std::
   return names;
 }
 
-// Removes what lies in the folder.
-absl::Status Empty(rocksdb::Env& env, const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, Children(env, path));
-  for (const std::string& name : names) {
-    const std::string file = absl::StrCat(path, "/", name);
-    bool is_folder = false;
-    TESSERA_RETURN_IF_ERROR(FromRocks(env.IsDirectory(file, &is_folder), file));
-    if (is_folder) {
-      TESSERA_RETURN_IF_ERROR(Empty(env, file));
-      TESSERA_RETURN_IF_ERROR(FromRocks(env.DeleteDir(file), file));
-    } else {
-      TESSERA_RETURN_IF_ERROR(FromRocks(env.DeleteFile(file), file));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // What has been made, renamed or removed in the folder is so on the disk.
 absl::Status SyncFolder(rocksdb::Env& env, const std::string& path) {
   std::unique_ptr<rocksdb::Directory> folder;
   rocksdb::Status status = env.NewDirectory(path, &folder);
   if (status.ok()) status = folder->Fsync();
   return FromRocks(status, path);
+}
+
+// By another process, or by another store of this one.
+bool IsHeld(const rocksdb::Status& status) {
+  const std::string text = status.ToString();
+  return absl::StrContains(text, "lock hold by current process") ||
+         absl::StrContains(text, "While lock file");
 }
 
 // The database has files of values, but none that says which.
@@ -109,13 +100,19 @@ absl::Status TierStoreImpl::Init() {
   for (const std::string& path : {options_.path, jobs_path_, staging_path_}) {
     TESSERA_RETURN_IF_ERROR(FromRocks(env_->CreateDirIfMissing(path), path));
   }
-  const rocksdb::Status locked = env_->LockFile(absl::StrCat(options_.path, "/LOCK"), &lock_);
-  if (!locked.ok()) {
-    lock_ = nullptr;
-    return absl::FailedPreconditionError(
-        absl::StrCat(options_.path, ": another process holds this folder: ", locked.ToString()));
+  for (const std::string& path :
+       {std::filesystem::path(options_.path).parent_path().string(), options_.path}) {
+    TESSERA_RETURN_IF_ERROR(SyncFolder(*env_, path.empty() ? "." : path));
   }
-  TESSERA_RETURN_IF_ERROR(Empty(*env_, staging_path_));
+  const std::string lock_path = absl::StrCat(options_.path, "/LOCK");
+  if (const rocksdb::Status locked = env_->LockFile(lock_path, &lock_); !locked.ok()) {
+    lock_ = nullptr;
+    return IsHeld(locked)
+               ? absl::UnavailableError(absl::StrCat(
+                     options_.path, ": another process holds this folder: ", locked.ToString()))
+               : FromRocks(locked, lock_path);
+  }
+  TESSERA_RETURN_IF_ERROR(EmptyStaging());
   TESSERA_RETURN_IF_ERROR(TryWriting(*env_, absl::StrCat(staging_path_, "/probe")));
   std::lock_guard<std::mutex> change(change_mutex_);
   TESSERA_RETURN_IF_ERROR(OpenJobs());
@@ -124,18 +121,36 @@ absl::Status TierStoreImpl::Init() {
   return absl::OkStatus();
 }
 
+absl::Status TierStoreImpl::EmptyStaging() {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, Children(*env_, staging_path_));
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(staging_path_, "/", name);
+    bool is_folder = false;
+    TESSERA_RETURN_IF_ERROR(FromRocks(env_->IsDirectory(path, &is_folder), path));
+    if (!is_folder) {
+      TESSERA_RETURN_IF_ERROR(FromRocks(env_->DeleteFile(path), path));
+      continue;
+    }
+    // Its number is not given again before it is gone.
+    int64_t number = 0;
+    if (absl::SimpleAtoi(name, &number)) next_staging_ = std::max(next_staging_, number + 1);
+    file_system_->DeleteFolder(path);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TierStoreImpl::OpenJobs() {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, Children(*env_, jobs_path_));
   for (const std::string& job : jobs) {
     absl::Status status = CheckCurrent(*env_, PathOf(job));
     if (status.ok()) status = Repair(job);
-    if (absl::IsDataLoss(status)) {
+    if (status.ok() && NumSteps(job) == 0) status = RemoveJob(job);
+    // A full disk is everybody's; all else is this job's.
+    if (absl::IsResourceExhausted(status)) return status;
+    if (!status.ok()) {
       std::lock_guard<std::mutex> lock(mutex_);
       broken_.emplace(job, status);
-      continue;
     }
-    TESSERA_RETURN_IF_ERROR(status);
-    if (NumSteps(job) == 0) TESSERA_RETURN_IF_ERROR(RemoveJob(job));
   }
   return absl::OkStatus();
 }
@@ -197,7 +212,6 @@ std::string TierStoreImpl::Describe(const TierStepName& name) const {
 
 absl::Status TierStoreImpl::EnsureFolder(const std::string& job) {
   const std::string path = PathOf(job);
-  if (env_->FileExists(path).ok()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(FromRocks(env_->CreateDirIfMissing(path), path));
   return SyncFolder(*env_, jobs_path_);
 }
@@ -216,6 +230,10 @@ absl::Status TierStoreImpl::Change(const std::string& job,
   // Closed before anything may be deleted that it thinks it does not need.
   if (!status.ok()) databases_.erase(job);
   file_system_->EndChange(/*is_done=*/status.ok());
+  if (!status.ok()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++stats_.repairs;
+  }
   return status;
 }
 
@@ -230,10 +248,7 @@ absl::Status TierStoreImpl::Repair(const std::string& job) {
   file_system_->EndChange(/*is_done=*/opened.ok());
   TESSERA_RETURN_IF_ERROR(opened.status());
   databases_[job] = *std::move(opened);
-  TESSERA_RETURN_IF_ERROR(Change(job, [&](TierDatabase& database) { return Load(job, database); }));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ++stats_.repairs;
-  return absl::OkStatus();
+  return Change(job, [&](TierDatabase& database) { return Load(job, database); });
 }
 
 absl::Status TierStoreImpl::Load(const std::string& job, TierDatabase& database) {
@@ -301,20 +316,26 @@ absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<s
 
 absl::Status TierStoreImpl::RemoveJob(const std::string& job) {
   const std::string path = PathOf(job);
-  if (!env_->FileExists(path).ok()) return absl::OkStatus();
   databases_.erase(job);
-  // What waits to be deleted would be mistaken for files of a later database of this job.
-  file_system_->WaitForDeletes();
+  const rocksdb::Status exists = env_->FileExists(path);
+  if (!exists.ok() && !exists.IsNotFound()) return FromRocks(exists, path);
   const std::string gone = NewStagingPath();
-  TESSERA_RETURN_IF_ERROR(FromRocks(env_->RenameFile(path, gone), path));
+  if (exists.ok()) {
+    file_system_->ForgetDeletes(path);
+    TESSERA_RETURN_IF_ERROR(FromRocks(env_->RenameFile(path, gone), path));
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
     std::erase_if(steps_, [&](const auto& step) { return step.first.job == job; });
     broken_.erase(job);
   }
   std::erase_if(doomed_, [&](const TierStepName& name) { return name.job == job; });
+  if (!exists.ok()) return absl::OkStatus();
+  // First the rename: a part of the job must not be found again. What an error leaves in the
+  // staging folder goes at the next Open.
+  TESSERA_RETURN_IF_ERROR(SyncFolder(*env_, jobs_path_));
   file_system_->DeleteFolder(gone);
-  return SyncFolder(*env_, jobs_path_);
+  return absl::OkStatus();
 }
 
 absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t num_elements,
@@ -341,8 +362,8 @@ absl::Status TierStoreImpl::StartRead(const TierKey& key, DType dtype, int64_t n
                                                  DTypeName(value.header.dtype), ", not ",
                                                  num_elements, " ", DTypeName(dtype)));
   }
-  const auto finish = [this, name, key, done = std::move(done)](absl::Status status) {
-    if (!status.ok() && FindStep(name) == nullptr) {
+  const auto finish = [this, name, key, step, done = std::move(done)](absl::Status status) {
+    if (!status.ok() && FindStep(name) != step) {
       status = absl::NotFoundError("the step has been dropped");
     }
     if (!status.ok()) {

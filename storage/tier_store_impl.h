@@ -85,7 +85,9 @@ class TierStoreImpl : public TierStore {
 
   // --- of changes, with change_mutex_ held
   absl::Status OpenJobs();
-  // Makes the job's folder where there is none.
+  // Deletes what an earlier process has left; whole folders soon.
+  absl::Status EmptyStaging();
+  // Makes the job's folder where there is none, durably.
   absl::Status EnsureFolder(const std::string& job);
   // A database without an error, opened anew where there is none.
   absl::Status EnsureDatabase(const std::string& job);
@@ -97,7 +99,8 @@ class TierStoreImpl : public TierStore {
                       absl::FunctionRef<absl::Status(TierDatabase& database)> change);
   absl::Status Commit(const TierStepName& name, const std::vector<std::string>& paths,
                       TierStepRecord record);
-  absl::Status DropStepOf(const TierStepName& name);
+  // A step of several.
+  absl::Status DropOneOf(const TierStepName& name);
   // Takes the job's folder away, as one change. OK if there is none.
   absl::Status RemoveJob(const std::string& job);
 

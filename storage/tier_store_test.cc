@@ -173,8 +173,9 @@ TEST_F(TierStoreTest, KeepsShapesAndCounts) {
 
 TEST_F(TierStoreTest, OneProcessHoldsTheFolder) {
   const absl::Status status = TierStore::Open(SmallOptions(path_)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another process holds"));
 }
 
 TEST_F(TierStoreTest, SpaceThatOtherWritersExpectIsTaken) {
@@ -196,6 +197,29 @@ TEST_F(TierStoreTest, SpaceThatOtherWritersExpectIsTaken) {
   *first = nullptr;
   EXPECT_TRUE(store->CheckSpace(900).ok());
   EXPECT_FALSE(store->CheckSpace(901).ok());
+}
+
+// Deletes of the old database are on their way while the new one makes files of the same names.
+TEST_F(TierStoreTest, AJobThatIsDroppedAndWrittenAgainKeepsItsFiles) {
+  for (int round = 0; round < 10; ++round) {
+    for (const int64_t step : {1, 2, 3}) {
+      ASSERT_TRUE(WriteTestStep(*store_, "a", step, values_).ok());
+      if (step > 1) {
+        ASSERT_TRUE(store_->DropStep("a", step - 1).ok());
+      }
+    }
+    if (round % 2 == 0) {
+      ASSERT_TRUE(store_->DropJob("a").ok());
+    } else {
+      ASSERT_TRUE(store_->DropStep("a", 3).ok());
+    }
+    EXPECT_THAT(StepNames(*store_), IsEmpty());
+  }
+  ASSERT_TRUE(WriteTestStep(*store_, "a", 1, values_).ok());
+  Reopen();
+  const absl::Status status = CheckTestStep(*store_, "a", 1, values_);
+  EXPECT_TRUE(status.ok()) << status;
+  ExpectNoStrayFiles();
 }
 
 // A LOG on a full disk ends the process, and space that is reserved ahead is nobody's.

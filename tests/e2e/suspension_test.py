@@ -1,5 +1,6 @@
 """Jobs give their devices back and go on later, as if nothing had happened."""
 import filecmp
+import glob
 import os
 import re
 import socket
@@ -106,6 +107,41 @@ class SuspensionTest(unittest.TestCase):
         self.assert_same_training("whole", "parted")
         # What was saved is of no use any more.
         self.wait_discarded()
+
+    def test_damage_to_the_state_of_one_job_costs_that_job_alone(self):
+        for name in ("hurt", "well"):
+            self.cluster.create(name, job(600))
+            self.wait_progress(name, 3)
+            self.suspend(name)
+            self.cluster.wait_state(name, "SUSPENDED")
+            self.cluster.wait_idle(2)
+        worker = self.cluster.workers["w0"]
+        worker.kill()
+        folder = os.path.join(self.cluster.dir, "w0", "nvme/state/jobs",
+                              self.cluster.job("hurt")["uid"])
+        manifest = glob.glob(os.path.join(folder, "MANIFEST-*"))[0]
+        with open(manifest, "r+b") as file:
+            file.seek(os.path.getsize(manifest) // 2)
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte ^ 0x40]))
+        worker.start()
+        self.cluster.wait_idle(2)
+        self.assertIn("state of a job is damaged", worker.text())
+        self.resume("well")
+        self.cluster.wait_state("well", "SUCCEEDED", 120)
+        self.resume("hurt")
+
+        def is_told():
+            condition = self.cluster.job("hurt")["status"]["conditions"][-1]
+            return condition["reason"] == "WAITING_FOR_STATE" and re.search(
+                "workers/w0 .* holds damaged state: .*MANIFEST", condition["message"])
+        e2e.wait_until(is_told, 20, "the damage to be named: %s" %
+                       self.cluster.job("hurt")["status"]["conditions"][-1])
+        code, _, err = self.cluster.cli("cancel", "hurt")
+        self.assertEqual(code, 0, err)
+        self.wait_discarded()
+        e2e.wait_until(lambda: not os.path.exists(folder), 20, "the damaged state to be discarded")
 
     def test_a_job_of_higher_priority_takes_the_place_of_a_lower_one(self):
         text = job(800)
