@@ -223,9 +223,12 @@ std::optional<int64_t> ActiveJob::CommittedByAll() const {
 JobOutcome ActiveJob::Failure() const {
   const std::optional<int64_t> committed = CommittedByAll();
   for (const Rank& rank : ranks_) {
-    if (!rank.lost) continue;
-    const std::string message =
-        absl::StrCat(RankName(rank), " was lost: ", rank.lost_message, PendingOf(ranks_, rank));
+    // One that does not get to say that it stops is lost as well.
+    const bool is_stopping = is_recoverable_ && rank.was_asked_to_stop && !rank.ended.has_value();
+    if (!rank.lost && !is_stopping) continue;
+    const std::string message = absl::StrCat(
+        RankName(rank), " was lost: ", rank.lost ? rank.lost_message : "its worker stops",
+        PendingOf(ranks_, rank));
     if (committed.has_value()) {
       return Suspended(*committed, absl::StrCat("after step ", *committed, "; then ", message));
     }

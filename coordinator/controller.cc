@@ -79,6 +79,11 @@ absl::Status Controller::Load(KeyValueStore* store) {
                        "restarted before the groups were formed");
     }
   }
+  for (auto& [name, record] : jobs_) {
+    // A crash came between its end and this.
+    const bool is_stale = IsEnded(record.job.status().state()) && record.shards.ranks_size() > 0;
+    if (is_stale) SaveShardsLocked(record, {});
+  }
   log_->Info("journal loaded", {{"jobs", jobs_.size()}, {"revision", journal_->last_revision()}});
   return absl::OkStatus();
 }

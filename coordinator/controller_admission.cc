@@ -181,9 +181,8 @@ void Controller::ScheduleAnywhereLocked(JobRecord& record, Schedule& schedule) {
 void Controller::ScheduleWithStateLocked(JobRecord& record, Schedule& schedule) {
   using Kind = ResumeDecision::Kind;
   v1::TrainingJobStatus& status = *record.job.mutable_status();
-  std::optional<int64_t> saved_step;
-  if (status.has_saved_step()) saved_step = status.saved_step();
-  const ResumeDecision decision = DecideResume(HoldersLocked(record), saved_step);
+  const ResumeDecision decision =
+      DecideResume(HoldersLocked(record), KnownCommittedStep(record.job));
   const std::string text = absl::StrCat(record.job.name(), ": ", decision.message);
   const std::vector<std::string> workers = WorkersOf(status);
   switch (decision.kind) {

@@ -32,6 +32,11 @@ class ControllerRecoveryTest : public ControllerTest {
     controller_->DetachWorker(worker.id);
     Advance(absl::Milliseconds(500));
   }
+  void AskToStop(const TestWorker& worker) {
+    v1::WorkerMessage stopping;
+    stopping.mutable_stopping();
+    controller_->HandleWorkerMessage(worker.id, stopping);
+  }
   // w1 is killed, and w0 has stopped.
   void Recover() {
     Run();
@@ -245,11 +250,43 @@ TEST_F(ControllerRecoveryTest, StateOfAnUnknownJobIsLeftAlone) {
   EXPECT_EQ(w2.session->Last(kDiscard).discard_state().job_uid(), uid_);
 }
 
+// Its communicators end first, so that others may speak before it does.
+TEST_F(ControllerRecoveryTest, AWorkerThatIsAskedToStopIsWaitedForAlsoIfItSpeaksLast) {
+  Run();
+  AskToStop(w1_);
+  Ended(w0_, absl::AbortedError("aborted"), {4, 5});
+  EXPECT_EQ(State("a"), v1::JOB_STATE_RUNNING);
+  Ended(w1_, absl::CancelledError("workers/w1 was asked to stop"), {4, 5});
+  EXPECT_EQ(State("a"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Status("a").recoveries_in_a_row(), 0);
+  EXPECT_EQ(Count(w0_, kDiscard), 0);
+}
+
+TEST_F(ControllerRecoveryTest, AWorkerThatIsAskedToStopIsWaitedForAlsoIfItSaysNothing) {
+  Run();
+  AskToStop(w1_);
+  Ended(w0_, absl::AbortedError("aborted"), {4, 5});
+  Advance(absl::Seconds(2));
+  EXPECT_EQ(State("a"), v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(Status("a").conditions(3).message(),
+              HasSubstr("workers/w1 (global_rank 1) was lost: its worker stops"));
+  EXPECT_EQ(Status("a").recoveries_in_a_row(), 0);
+}
+
+TEST_F(ControllerRecoveryTest, AllDisksAreLost) {
+  Run();
+  Step(w0_, 6);
+  Lose(w1_);
+  Ended(w0_, absl::AbortedError("aborted"), {});
+  w1_ = AttachAgain("w1", {});
+  EXPECT_EQ(State("a"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(LastCondition("a").reason(), "WAITING_FOR_STATE");
+  EXPECT_THAT(LastCondition("a").message(), HasSubstr("workers/w0 (global_rank 0) holds no state"));
+}
+
 TEST_F(ControllerRecoveryTest, AWorkerThatIsAskedToStopIsWaitedFor) {
   Run();
-  v1::WorkerMessage stopping;
-  stopping.mutable_stopping();
-  controller_->HandleWorkerMessage(w1_.id, stopping);
+  AskToStop(w1_);
   Ended(w1_, absl::CancelledError("workers/w1 was asked to stop"), {4, 5});
   Ended(w0_, absl::AbortedError("aborted"), {4, 5});
   EXPECT_EQ(State("a"), v1::JOB_STATE_RECOVERING);

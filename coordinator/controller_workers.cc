@@ -161,6 +161,11 @@ void Controller::HandleWorkerMessage(int64_t session_id, const v1::WorkerMessage
         break;
       case v1::WorkerMessage::kStopping:
         worker->info.set_state(v1::WORKER_STATE_STOPPING);
+        if (JobRecord* record = FindUidLocked(worker->job_uid);
+            record != nullptr && record->active != nullptr) {
+          ActiveJob::Rank* rank = record->active->FindWorker(worker->info.name());
+          if (rank != nullptr) rank->was_asked_to_stop = true;
+        }
         log_->Info("worker stopping", {{"worker", worker->info.name()}});
         break;
       case v1::WorkerMessage::kRegister:
@@ -272,10 +277,9 @@ void Controller::HandleJobEndedLocked(WorkerEntry& worker, const v1::JobEnded& m
   const absl::Status status = FromProto(message.status());
   std::optional<int64_t> suspended_step;
   if (message.has_suspended_step()) suspended_step = message.suspended_step();
-  const bool is_stopping_worker = worker.info.state() == v1::WORKER_STATE_STOPPING;
-  if (!status.ok() && !was_stopping && is_stopping_worker && active->is_recoverable()) {
-    // It will be back; that it had the time to say so makes no difference.
-    rank->was_asked_to_stop = true;
+  if (!status.ok() && rank->was_asked_to_stop && active->is_recoverable()) {
+    // It will be back; that it had the time to say so makes no difference, nor that others, whose
+    // operations it ended, said so first.
     active->Lost(*rank, std::string(status.message()), clock_->Monotonic());
   } else {
     active->Ended(*rank, status, clock_->Monotonic(), suspended_step);

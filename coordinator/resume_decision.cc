@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/spec_layout.h"
 
 namespace tessera {
 namespace {
@@ -51,6 +52,16 @@ std::optional<int64_t> LargestCommonStep(absl::Span<const StateHolder> holders) 
     if (all) common = std::max(common.value_or(step), step);
   }
   return common;
+}
+
+std::optional<int64_t> KnownCommittedStep(const v1::TrainingJob& job) {
+  const v1::TrainingJobStatus& status = job.status();
+  int64_t known = std::max(status.saved_step(), status.resume_step());
+  if (OffloadOf(job.spec()).commits_steps()) {
+    known = std::max(known, status.progress().step() - 1);
+  }
+  if (known < 1) return std::nullopt;
+  return known;
 }
 
 ResumeDecision DecideResume(absl::Span<const StateHolder> holders,

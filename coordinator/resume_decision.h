@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/tessera/v1/training_job.pb.h"
 
 namespace tessera {
 
@@ -35,6 +36,10 @@ struct ResumeDecision {
 
 // The largest step that all of them hold; nothing: there is none.
 std::optional<int64_t> LargestCommonStep(absl::Span<const StateHolder> holders);
+
+// A step that all ranks have committed, as far as the job's status tells; nothing: none that
+// matters. A rank ends a step only when all have committed the one before.
+std::optional<int64_t> KnownCommittedStep(const v1::TrainingJob& job);
 
 // saved_step: after which all ranks are known to have committed; absent: none is known. A rank
 // drops an older step only when all ranks have committed a newer one. So where nobody holds more

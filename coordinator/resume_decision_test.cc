@@ -37,6 +37,22 @@ StateHolder Busy(int rank, std::vector<int64_t> steps) {
   return holder;
 }
 
+TEST(ResumeDecision, StatusTellsOfCommittedSteps) {
+  v1::TrainingJob job;
+  v1::TrainingJobStatus& status = *job.mutable_status();
+  EXPECT_EQ(KnownCommittedStep(job), std::nullopt);
+  status.mutable_progress()->set_step(9);
+  EXPECT_EQ(KnownCommittedStep(job), std::nullopt) << "nothing is committed of such a job";
+  job.mutable_spec()->mutable_offload()->mutable_optimizer()->set_tier(v1::TIER_NVME);
+  EXPECT_EQ(KnownCommittedStep(job), 8);
+  status.mutable_progress()->set_step(1);
+  EXPECT_EQ(KnownCommittedStep(job), std::nullopt);
+  status.set_resume_step(5);
+  EXPECT_EQ(KnownCommittedStep(job), 5);
+  status.set_saved_step(7);
+  EXPECT_EQ(KnownCommittedStep(job), 7);
+}
+
 TEST(ResumeDecision, IsTheLargestStepThatAllHold) {
   struct Case {
     const char* name;
