@@ -126,8 +126,9 @@ class SuspensionTest(unittest.TestCase):
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte ^ 0x40]))
         worker.start()
+        e2e.wait_until(lambda: "state of a job is damaged" in worker.text(), 20,
+                       "the worker to find the damage; log: " + worker.text())
         self.cluster.wait_idle(2)
-        self.assertIn("state of a job is damaged", worker.text())
         self.resume("well")
         self.cluster.wait_state("well", "SUCCEEDED", 120)
         self.resume("hurt")

@@ -18,8 +18,8 @@ ANY_LEVELS = ("proto", "third_party", "docs", "deploy")
 
 # Of storage, only what does not hold tensors.
 KEY_VALUE = "storage/key_value*"
-# Of kernels, only element types, host memory and the macros of Status.
-HOST_KERNELS = ("kernels/dtype*", "kernels/host_memory*", "kernels/pinned*", "kernels/status_macros*")
+# Of kernels, only element types, huge pages of memory and the macros of Status.
+HOST_KERNELS = ("kernels/dtype*", "kernels/huge_pages*", "kernels/status_macros*")
 # Messages without services; who may see the services is said by GRPC_UNITS.
 MESSAGES = ("proto/*.pb.h", "proto/rpc/*")
 # Operations by their contracts; the implementation of a backend is chosen where a process is put
