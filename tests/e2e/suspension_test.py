@@ -12,6 +12,8 @@ from tests.e2e import cluster as e2e
 IS_LONG = bool(os.environ.get("TESSERA_LONG_TESTS"))
 # Suspends and resumes of two jobs in turn.
 CYCLES = 100 if IS_LONG else 6
+# Seconds that a job's undisturbed run may take.
+PATIENCE = 900 if IS_LONG else 120
 
 
 def job(steps, dp=2, extra=""):
@@ -51,7 +53,7 @@ class SuspensionTest(unittest.TestCase):
 
     def undisturbed(self, name, text):
         self.cluster.create(name, text + self.export_spec(name))
-        self.cluster.wait_state(name, "SUCCEEDED", 120)
+        self.cluster.wait_state(name, "SUCCEEDED", PATIENCE)
 
     def wait_progress(self, name, than):
         e2e.wait_until(lambda: self.cluster.step(name) > than, 60, "progress of %s: %s" % (
@@ -237,7 +239,7 @@ class SuspensionTest(unittest.TestCase):
             if self.cluster.state(name) == "SUSPENDED":
                 self.resume(name)
         for name in texts:
-            self.cluster.wait_state(name, "SUCCEEDED", 300)
+            self.cluster.wait_state(name, "SUCCEEDED", 2 * PATIENCE)
             self.assert_same_training("whole-" + name, name)
         self.wait_discarded()
 
