@@ -299,8 +299,8 @@ absl::Status TierStoreImpl::Commit(const TierStepName& name, const std::vector<s
       if (!Repair(name.job).ok()) {
         doomed_.insert(name);
       } else if (FindStep(name) != nullptr) {
-        status =
-            absl::OkStatus();  // after the record had reached the disk: the step is there, whole
+        // The error came after the record had reached the disk: the step is there, whole.
+        status = absl::OkStatus();
       }
     }
   }
