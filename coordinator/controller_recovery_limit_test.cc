@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/controller_testing.h"
+#include "coordinator/committing_job_testing.h"
 #include "coordinator/recovery_limit.h"
 
 namespace tessera {
@@ -15,18 +15,8 @@ using testing::HasSubstr;
 
 constexpr auto kRun = v1::CoordinatorMessage::kRun;
 
-class ControllerRecoveryLimitTest : public ControllerTest {
+class ControllerRecoveryLimitTest : public CommittingJobTest {
  protected:
-  // "a" commits every step and is RUNNING on w0 and w1.
-  void Run() {
-    ASSERT_TRUE(Create(CommittingRequest("a", 2)).ok());
-    w0_ = Attach("w0");
-    w1_ = Attach("w1");
-    Formed(w0_);
-    Formed(w1_);
-    ASSERT_EQ(State("a"), v1::JOB_STATE_RUNNING);
-    uid_ = Job("a").uid();
-  }
   static v1::WorkerMessage Heartbeat() {
     v1::WorkerMessage message;
     message.mutable_heartbeat()->set_nvme_free_bytes(int64_t{1} << 40);
@@ -35,8 +25,7 @@ class ControllerRecoveryLimitTest : public ControllerTest {
   // w1 is killed and is back at once; both hold these steps.
   void Crash(const std::vector<int64_t>& steps) {
     controller_->HandleWorkerMessage(w0_.id, Heartbeat());
-    controller_->DetachWorker(w1_.id);
-    Advance(absl::Milliseconds(500));
+    Lose(w1_);
     Ended(w0_, absl::AbortedError("aborted"), steps);
     std::vector<v1::SavedState> saved;
     if (!steps.empty()) saved.push_back(Saved(uid_, 1, steps));
@@ -53,9 +42,6 @@ class ControllerRecoveryLimitTest : public ControllerTest {
       ASSERT_EQ(State("a"), v1::JOB_STATE_RUNNING) << i;
     }
   }
-
-  TestWorker w0_, w1_;
-  std::string uid_;
 };
 
 TEST_F(ControllerRecoveryLimitTest, AJobThatGetsNoFurtherIsSuspendedAndAPersonCanResumeIt) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/controller_testing.h"
+#include "coordinator/committing_job_testing.h"
 #include "proto/rpc/field_error.h"
 
 namespace tessera {
@@ -16,27 +16,8 @@ using testing::HasSubstr;
 constexpr auto kRun = v1::CoordinatorMessage::kRun;
 constexpr auto kDiscard = v1::CoordinatorMessage::kDiscardState;
 
-class ControllerRecoveryTest : public ControllerTest {
+class ControllerRecoveryTest : public CommittingJobTest {
  protected:
-  // "a" commits every step and is RUNNING on w0 and w1.
-  void Run() {
-    ASSERT_TRUE(Create(CommittingRequest("a", 2)).ok());
-    w0_ = Attach("w0");
-    w1_ = Attach("w1");
-    Formed(w0_);
-    Formed(w1_);
-    ASSERT_EQ(State("a"), v1::JOB_STATE_RUNNING);
-    uid_ = Job("a").uid();
-  }
-  void Lose(const TestWorker& worker) {
-    controller_->DetachWorker(worker.id);
-    Advance(absl::Milliseconds(500));
-  }
-  void AskToStop(const TestWorker& worker) {
-    v1::WorkerMessage stopping;
-    stopping.mutable_stopping();
-    controller_->HandleWorkerMessage(worker.id, stopping);
-  }
   // w1 is killed, and w0 has stopped.
   void Recover() {
     Run();
@@ -44,9 +25,6 @@ class ControllerRecoveryTest : public ControllerTest {
     Ended(w0_, absl::AbortedError("aborted"), {4, 5});
     ASSERT_EQ(State("a"), v1::JOB_STATE_RECOVERING);
   }
-
-  TestWorker w0_, w1_;
-  std::string uid_;
 };
 
 TEST_F(ControllerRecoveryTest, ALostWorkersJobGoesOnWhenItIsBack) {
