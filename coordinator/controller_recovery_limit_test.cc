@@ -170,9 +170,7 @@ TEST_F(ControllerRecoveryLimitTest, AJobThatNeverCommitsIsSuspendedToo) {
 TEST_F(ControllerRecoveryLimitTest, WorkersThatAreAskedToStopDoNotCount) {
   Run();
   for (int i = 0; i < 2 * kMaxRecoveriesInARow; ++i) {
-    v1::WorkerMessage stopping;
-    stopping.mutable_stopping();
-    controller_->HandleWorkerMessage(w1_.id, stopping);
+    AskToStop(w1_);
     Ended(w1_, absl::CancelledError("workers/w1 was asked to stop"), {5});
     Ended(w0_, absl::AbortedError("aborted"), {5});
     ASSERT_EQ(State("a"), v1::JOB_STATE_RECOVERING) << i;
